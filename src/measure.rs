@@ -1,0 +1,17 @@
+//! From finished requests to numbers.
+//!
+//! [`record`] is one finished request, [`catalogue`] the one table of metrics and how each is computed
+//! from a record, [`samples`] a bounded set of values (exact first, a histogram beyond), [`tally`] all of
+//! that for one phase on one shard. Merging tallies is associative and the order of shards does not show.
+//! It reads no clock and writes no file.
+
+pub mod catalogue;
+pub mod failure;
+pub mod record;
+pub mod samples;
+pub mod statistics;
+pub mod tally;
+
+pub use failure::Failure;
+pub use record::{Outcome, Record};
+pub use tally::PhaseTally;
