@@ -5,6 +5,7 @@
 //! that for one phase on one shard. Merging tallies is associative and the order of shards does not show.
 //! It reads no clock and writes no file.
 
+pub mod batch;
 pub mod catalogue;
 pub mod failure;
 pub mod record;
@@ -12,6 +13,7 @@ pub mod samples;
 pub mod statistics;
 pub mod tally;
 
+pub use batch::RecordBatch;
 pub use failure::Failure;
 pub use record::{Outcome, Record};
 pub use tally::PhaseTally;
