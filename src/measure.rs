@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod catalogue;
+pub mod facts;
 pub mod failure;
 pub mod record;
 pub mod samples;

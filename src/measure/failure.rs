@@ -1,6 +1,11 @@
 //! A failed request in AIPerf's words (spec/runtime 19, spec/artifacts 7).
+//!
+//! AIPerf writes Python exceptions in their printed form; existing tools match on those texts, so they are
+//! rebuilt here from what the engine knows. Building one allocates: only requests that failed pay for it.
 
+use crate::time::Nanos;
 use crate::wire::Fault;
+use std::fmt::Write;
 
 /// Why a request failed: the members of an error record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,30 +25,322 @@ pub struct Failure {
 /// Longest message kept.
 pub const MESSAGE_BYTES_MAX: usize = 4_096;
 
+/// Error numbers of Linux that are told apart here (no libc on this floor).
+mod errno {
+    pub(super) const ACCESS_DENIED: i32 = 13;
+    pub(super) const NOT_PERMITTED: i32 = 1;
+    pub(super) const FILE_TABLE_FULL: i32 = 23;
+    pub(super) const TOO_MANY_FILES: i32 = 24;
+    pub(super) const BROKEN_PIPE: i32 = 32;
+    pub(super) const ADDRESS_NOT_AVAILABLE: i32 = 99;
+    pub(super) const CONNECTION_ABORTED: i32 = 103;
+    pub(super) const CONNECTION_RESET: i32 = 104;
+    pub(super) const NO_BUFFERS: i32 = 105;
+    pub(super) const TIMED_OUT: i32 = 110;
+    pub(super) const CONNECTION_REFUSED: i32 = 111;
+    pub(super) const NO_MEMORY: i32 = 12;
+}
+
 impl Failure {
+    /// Cancelled by the plan, `delay` after its last byte was written. The record itself says
+    /// [`crate::measure::Outcome::Cancelled`]; this is how files show it.
+    pub fn cancelled(delay: Nanos) -> Self {
+        let message = format!("Request cancelled {:.3}s after being sent", delay.as_secs_f64());
+        Self::plain(Some(499), "RequestCancellationError", message)
+    }
+
     /// Connecting failed with the operating system's `errno`.
-    pub fn connect(_host: &str, _port: u16, _errno: i32) -> Self {
-        todo!()
+    pub fn connect(host: &str, port: u16, errno: i32) -> Self {
+        let host = python_text(host);
+        let call = python_text(&format!("Connect call failed ({host}, {port})"));
+        let exception = exception_of(errno);
+        let cause = format!("{exception}({errno}, {call})");
+        let message = format!(
+            "ClientConnectorError(ConnectionKey(host={host}, port={port}, is_ssl=False, ssl=True, proxy=None, \
+             proxy_auth=None, proxy_headers_hash=None), {cause})"
+        );
+        Self {
+            code: None,
+            kind: "ClientConnectorError".to_owned(),
+            message: cut(message),
+            cause: Some(cause),
+            cause_chain: vec!["ClientConnectorError".to_owned(), exception.to_owned()],
+        }
     }
 
     /// An established connection failed with `errno`; `started` tells whether a 2xx head had been read.
-    pub fn reset(_errno: i32, _started: bool) -> Self {
-        todo!()
+    pub fn reset(errno: i32, started: bool) -> Self {
+        let exception = exception_of(errno);
+        let cause = format!("{exception}({errno}, {})", python_text(&system_text(errno)));
+        if started {
+            return Self::incomplete_payload(Some(&cause));
+        }
+        let message = format!("ClientOSError({errno}, {})", python_text(&system_text(errno)));
+        Self {
+            code: None,
+            kind: "ClientOSError".to_owned(),
+            message: cut(message),
+            cause: Some(cause),
+            cause_chain: vec!["ClientOSError".to_owned(), exception.to_owned()],
+        }
     }
 
     /// The request was older than the endpoint's timeout.
     pub fn timeout() -> Self {
-        todo!()
+        Self {
+            code: None,
+            kind: "TimeoutError".to_owned(),
+            message: "TimeoutError()".to_owned(),
+            cause: Some("CancelledError()".to_owned()),
+            cause_chain: vec!["TimeoutError".to_owned(), "CancelledError".to_owned()],
+        }
     }
 
     /// No socket could be made (EMFILE and the like): the client's own fault.
-    pub fn client_socket(_errno: i32) -> Self {
-        todo!()
+    pub fn client_socket(errno: i32) -> Self {
+        let cure = match errno {
+            errno::TOO_MANY_FILES => {
+                "the process may not open more files: raise the limit with `ulimit -n` or lower the concurrency"
+            }
+            errno::FILE_TABLE_FULL => {
+                "the machine may not open more files: raise the sysctl fs.file-max or lower the concurrency"
+            }
+            errno::ADDRESS_NOT_AVAILABLE => {
+                "no local port is free: widen the sysctl net.ipv4.ip_local_port_range or spread the load over \
+                 more server addresses"
+            }
+            errno::NO_BUFFERS | errno::NO_MEMORY => {
+                "the kernel has no memory left for sockets: raise net.ipv4.tcp_mem or lower the concurrency"
+            }
+            errno::ACCESS_DENIED | errno::NOT_PERMITTED => {
+                "this user may not open the socket: check firewall and sandbox rules"
+            }
+            _ => "check the limits of this machine",
+        };
+        let message = format!("ClientSocketError({errno}, {}): {cure}", python_text(&system_text(errno)));
+        Self::plain(None, "ClientSocketError", message)
+    }
+
+    fn plain(code: Option<u16>, kind: &str, message: String) -> Self {
+        Self { code, kind: kind.to_owned(), message: cut(message), cause: None, cause_chain: Vec::new() }
+    }
+
+    /// An exception without a cause: its printed form is the message, its name the whole chain.
+    fn exception(code: Option<u16>, kind: &str, text: &str) -> Self {
+        let message = format!("{kind}({})", python_text(text));
+        Self {
+            code,
+            kind: kind.to_owned(),
+            message: cut(message),
+            cause: None,
+            cause_chain: vec![kind.to_owned()],
+        }
+    }
+
+    /// The body ended too early; `connection` is the printed form of the connection's own error.
+    fn incomplete_payload(connection: Option<&str>) -> Self {
+        let cause =
+            "<TransferEncodingError: 400, message='Not enough data to satisfy transfer length header.'>";
+        let mut text = format!("Response payload is not completed: {cause}");
+        if let Some(connection) = connection {
+            // Writing to a String cannot fail.
+            let _ = write!(text, ". {connection}");
+        }
+        Self {
+            code: None,
+            kind: "ClientPayloadError".to_owned(),
+            message: cut(format!("ClientPayloadError({})", python_text(&text))),
+            cause: Some(cause.to_owned()),
+            cause_chain: vec!["ClientPayloadError".to_owned(), "TransferEncodingError".to_owned()],
+        }
     }
 }
 
 impl From<Fault> for Failure {
-    fn from(_fault: Fault) -> Self {
-        todo!()
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Disconnected => Self::exception(None, "ServerDisconnectedError", "Server disconnected"),
+            Fault::JsonArray => {
+                Self::exception(None, "AttributeError", "'list' object has no attribute 'get'")
+            }
+            Fault::NoContent { any_message } => {
+                let text = if any_message {
+                    "Invalid inference result: No responses with actual content were received from the server \
+                     (only usage/metadata, null/empty data, or [DONE] markers)"
+                } else {
+                    "Invalid inference result: No responses were received"
+                };
+                Self::exception(None, "InvalidInferenceResultError", text)
+            }
+            Fault::NotHttp { detail } => Self::exception(None, "ClientResponseError", &detail),
+            Fault::SseError { message } => Self::exception(
+                Some(502),
+                "SSEResponseError",
+                &format!("Error occurred in SSE response: {message}"),
+            ),
+            Fault::Status { status, reason, body } => Self::plain(Some(status), &reason, body),
+            Fault::TooLarge { what, limit_bytes } => Self::exception(
+                None,
+                "ResponseTooLargeError",
+                &format!("The {what} of the reply is larger than {limit_bytes} bytes"),
+            ),
+            Fault::Truncated => Self::incomplete_payload(None),
+        }
+    }
+}
+
+/// The Python exception class of an error number.
+fn exception_of(errno: i32) -> &'static str {
+    match errno {
+        errno::ACCESS_DENIED | errno::NOT_PERMITTED => "PermissionError",
+        errno::BROKEN_PIPE => "BrokenPipeError",
+        errno::CONNECTION_ABORTED => "ConnectionAbortedError",
+        errno::CONNECTION_REFUSED => "ConnectionRefusedError",
+        errno::CONNECTION_RESET => "ConnectionResetError",
+        errno::TIMED_OUT => "TimeoutError",
+        _ => "OSError",
+    }
+}
+
+/// The operating system's words for an error number.
+fn system_text(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    match text.rsplit_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+/// A text as Python prints it: quoted, with the quote that needs no escape where there is one.
+fn python_text(text: &str) -> String {
+    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut printed = String::with_capacity(text.len() + 2);
+    printed.push(quote);
+    for character in text.chars() {
+        match character {
+            '\\' => printed.push_str("\\\\"),
+            '\n' => printed.push_str("\\n"),
+            '\r' => printed.push_str("\\r"),
+            '\t' => printed.push_str("\\t"),
+            other if other == quote => {
+                printed.push('\\');
+                printed.push(other);
+            }
+            other if other.is_control() => {
+                // Writing to a String cannot fail.
+                let _ = write!(printed, "\\x{:02x}", u32::from(other));
+            }
+            other => printed.push(other),
+        }
+    }
+    printed.push(quote);
+    printed
+}
+
+/// Cuts a message at the longest length kept, between characters.
+fn cut(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        let mut end = MESSAGE_BYTES_MAX;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_connection_reads_as_the_reference_prints_it() {
+        let failure = Failure::connect("127.0.0.1", 1, 111);
+        assert_eq!(
+            failure.message,
+            "ClientConnectorError(ConnectionKey(host='127.0.0.1', port=1, is_ssl=False, ssl=True, proxy=None, \
+             proxy_auth=None, proxy_headers_hash=None), ConnectionRefusedError(111, \"Connect call failed \
+             ('127.0.0.1', 1)\"))"
+        );
+        assert_eq!(
+            failure.cause.as_deref(),
+            Some("ConnectionRefusedError(111, \"Connect call failed ('127.0.0.1', 1)\")")
+        );
+        assert_eq!(failure.cause_chain, ["ClientConnectorError", "ConnectionRefusedError"]);
+        assert_eq!(failure.code, None);
+    }
+
+    #[test]
+    fn a_reset_before_the_head_and_one_inside_the_body_differ_in_kind() {
+        let before = Failure::reset(104, false);
+        assert_eq!(before.message, "ClientOSError(104, 'Connection reset by peer')");
+        assert_eq!(before.kind, "ClientOSError");
+        let inside = Failure::reset(104, true);
+        assert_eq!(inside.kind, "ClientPayloadError");
+        assert!(inside.message.contains("ConnectionResetError(104, 'Connection reset by peer')"));
+    }
+
+    #[test]
+    fn faults_of_a_reply_carry_the_texts_of_the_golden_run() {
+        let truncated = Failure::from(Fault::Truncated);
+        assert_eq!(
+            truncated.message,
+            "ClientPayloadError(\"Response payload is not completed: <TransferEncodingError: 400, \
+             message='Not enough data to satisfy transfer length header.'>\")"
+        );
+        let empty = Failure::from(Fault::NoContent { any_message: true });
+        assert_eq!(
+            empty.message,
+            "InvalidInferenceResultError('Invalid inference result: No responses with actual content were \
+             received from the server (only usage/metadata, null/empty data, or [DONE] markers)')"
+        );
+        assert_eq!(empty.cause_chain, ["InvalidInferenceResultError"]);
+        let array = Failure::from(Fault::JsonArray);
+        assert_eq!(array.message, "AttributeError(\"'list' object has no attribute 'get'\")");
+        let event = Failure::from(Fault::SseError { message: "it's \"bad\"\n".to_owned() });
+        assert_eq!(event.code, Some(502));
+        assert_eq!(event.message, "SSEResponseError('Error occurred in SSE response: it\\'s \"bad\"\\n')");
+        let status = Failure::from(Fault::Status {
+            status: 429,
+            reason: "Too Many Requests".to_owned(),
+            body: "{\"error\": 1}".to_owned(),
+        });
+        assert_eq!((status.code, status.kind.as_str()), (Some(429), "Too Many Requests"));
+        assert_eq!(status.message, "{\"error\": 1}");
+        assert!(status.cause_chain.is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_request_names_its_delay_with_three_decimals() {
+        let failure = Failure::cancelled(Nanos::from_millis(50));
+        assert_eq!(failure.code, Some(499));
+        assert_eq!(failure.message, "Request cancelled 0.050s after being sent");
+    }
+
+    #[test]
+    fn a_client_socket_failure_names_the_cure() {
+        let failure = Failure::client_socket(24);
+        assert_eq!(failure.kind, "ClientSocketError");
+        assert!(
+            failure.message.contains("24") && failure.message.contains("ulimit -n"),
+            "{}",
+            failure.message
+        );
+    }
+
+    #[test]
+    fn a_long_message_is_cut_between_characters() {
+        let failure = Failure::from(Fault::Status {
+            status: 500,
+            reason: String::new(),
+            body: "é".repeat(MESSAGE_BYTES_MAX),
+        });
+        assert_eq!(failure.message.len(), MESSAGE_BYTES_MAX);
+        let odd = Failure::from(Fault::Status {
+            status: 500,
+            reason: String::new(),
+            body: format!("x{}", "é".repeat(MESSAGE_BYTES_MAX)),
+        });
+        assert_eq!(odd.message.len(), MESSAGE_BYTES_MAX - 1);
     }
 }

@@ -1,14 +1,187 @@
 //! What one phase came to, on one shard or merged over all.
 
-use crate::measure::Record;
+use crate::measure::catalogue::{Feed, SAMPLED, Sampled, Source};
+use crate::measure::facts::Facts;
+use crate::measure::samples::{Samples, new_histogram};
+use crate::measure::{Failure, Outcome, Record};
 use crate::time::{Nanos, Stamp};
+use hdrhistogram::Histogram;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Distinct errors that are kept apart; what comes after them is counted in one bucket.
+pub const ERROR_GROUPS_MAX: usize = 256;
 
 /// Counters, samples and errors of one phase. A shard fills its own; at the phase's close it moves (is not
 /// copied) to the conductor and is merged there.
 ///
 /// Invariants at close: `planned == sent + dropped`, `sent == ok + failed + cancelled + abandoned`.
 #[derive(Debug)]
-pub struct PhaseTally {}
+pub struct PhaseTally {
+    counts: Counts,
+    samples: Vec<Samples>,
+    lateness: Box<Histogram<u64>>,
+    lateness_max: Option<Nanos>,
+    errors: Vec<ErrorGroup>,
+    /// Failures whose text came after [`ERROR_GROUPS_MAX`] others.
+    errors_beyond: u64,
+    first_start: Option<Stamp>,
+    last_content: Option<Stamp>,
+    last_end: Option<Stamp>,
+}
+
+/// The counters of a tally.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests let go.
+    pub sent: u64,
+    /// Arrivals that found the process at its cap.
+    pub dropped_at_capacity: u64,
+    /// Arrivals that still waited for a late client when the phase ended.
+    pub dropped_late: u64,
+    /// Good replies.
+    pub ok: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Cancelled by the plan.
+    pub cancelled: u64,
+    /// Cut without having been asked to; they count nowhere else.
+    pub abandoned: u64,
+    /// Bytes of request bodies, of all requests that left a record.
+    pub request_body_bytes: u64,
+    /// Decoded bytes of reply bodies, of all requests that left a record.
+    pub reply_body_bytes: u64,
+    /// Good requests whose prompt the server counted.
+    pub isl_by_usage: u64,
+    /// Good requests whose prompt was counted by the dataset's rule.
+    pub isl_by_rule: u64,
+    /// Good requests whose reply the server counted.
+    pub osl_by_usage: u64,
+    /// Good requests whose reply was counted by messages with content.
+    pub osl_by_chunks: u64,
+}
+
+impl Counts {
+    /// Requests that the plan wanted: sent and dropped ones.
+    pub const fn planned(&self) -> u64 {
+        self.sent + self.dropped()
+    }
+
+    /// Planned ones that were not sent.
+    pub const fn dropped(&self) -> u64 {
+        self.dropped_at_capacity + self.dropped_late
+    }
+
+    /// Failed and cancelled ones: AIPerf's error count.
+    pub const fn errors(&self) -> u64 {
+        self.failed + self.cancelled
+    }
+
+    /// Good and erroneous ones: lines in the record file.
+    pub const fn completed(&self) -> u64 {
+        self.ok + self.errors()
+    }
+
+    fn merge(&mut self, other: &Self) {
+        let Self {
+            sent,
+            dropped_at_capacity,
+            dropped_late,
+            ok,
+            failed,
+            cancelled,
+            abandoned,
+            request_body_bytes,
+            reply_body_bytes,
+            isl_by_usage,
+            isl_by_rule,
+            osl_by_usage,
+            osl_by_chunks,
+        } = other;
+        self.sent += sent;
+        self.dropped_at_capacity += dropped_at_capacity;
+        self.dropped_late += dropped_late;
+        self.ok += ok;
+        self.failed += failed;
+        self.cancelled += cancelled;
+        self.abandoned += abandoned;
+        self.request_body_bytes += request_body_bytes;
+        self.reply_body_bytes += reply_body_bytes;
+        self.isl_by_usage += isl_by_usage;
+        self.isl_by_rule += isl_by_rule;
+        self.osl_by_usage += osl_by_usage;
+        self.osl_by_chunks += osl_by_chunks;
+    }
+
+    /// The sum over several tallies.
+    pub fn sum<'a>(counts: impl Iterator<Item = &'a Self>) -> Self {
+        counts.fold(Self::default(), |mut sum, counts| {
+            sum.merge(counts);
+            sum
+        })
+    }
+}
+
+/// Failures with the same code, kind and message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorGroup {
+    /// What they say.
+    pub failure: Failure,
+    /// How many there were.
+    pub count: u64,
+    /// When the first of them ended.
+    pub first: Stamp,
+    hash: u64,
+    /// The delay of requests cancelled by the plan, which needs no text to be recognised by.
+    delay: Option<Nanos>,
+}
+
+impl ErrorGroup {
+    fn is(&self, hash: u64, failure: &Failure) -> bool {
+        self.hash == hash
+            && self.failure.code == failure.code
+            && self.failure.kind == failure.kind
+            && self.failure.message == failure.message
+    }
+}
+
+fn hash_of(failure: &Failure) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    failure.code.hash(&mut hasher);
+    failure.kind.hash(&mut hasher);
+    failure.message.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// How late requests were sent, from their planned time to their first byte, in nanoseconds. At most 0.1 %
+/// off, the maximum exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lateness {
+    /// Half were no later.
+    pub p50: Nanos,
+    /// 90 % were no later.
+    pub p90: Nanos,
+    /// 99 % were no later.
+    pub p99: Nanos,
+    /// 99.9 % were no later.
+    pub p99_9: Nanos,
+    /// None was later.
+    pub max: Nanos,
+    /// Requests measured, at least 1.
+    pub count: u64,
+}
+
+/// A set of tallies whose counters contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the tally does not balance: {sent} requests were sent, but {ended} ended (ok, failed, cancelled or \
+     abandoned); this is a fault of phasor, please report it"
+)]
+pub struct Unbalanced {
+    /// Requests let go.
+    pub sent: u64,
+    /// Requests that ended.
+    pub ended: u64,
+}
 
 /// Why an arrival was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,38 +195,250 @@ pub enum Drop {
 impl PhaseTally {
     /// An empty tally that keeps at most `samples_max` exact values per metric. Reserves what it needs, so
     /// that recording does not allocate.
-    pub fn new(_samples_max: usize) -> Self {
-        todo!()
+    ///
+    /// Only address space is taken for the samples; memory follows as values come. A metric that nears
+    /// `samples_max` makes its histogram once, each metric in a request of its own.
+    pub fn new(samples_max: usize) -> Self {
+        let samples = SAMPLED
+            .iter()
+            .enumerate()
+            .map(|(row, metric)| Samples::staggered(metric.unit.resolution(), samples_max, row))
+            .collect();
+        Self {
+            counts: Counts::default(),
+            samples,
+            lateness: Box::new(new_histogram()),
+            lateness_max: None,
+            errors: Vec::new(),
+            errors_beyond: 0,
+            first_start: None,
+            last_content: None,
+            last_end: None,
+        }
     }
 
     /// An arrival or a free slot was turned into a request, `late` after its planned time.
     /// `late` is known when the first byte is written; see [`Self::record`].
     pub fn sent(&mut self) {
-        todo!()
+        self.counts.sent += 1;
     }
 
     /// A planned arrival was not sent.
-    pub fn dropped(&mut self, _why: Drop) {
-        todo!()
+    pub fn dropped(&mut self, why: Drop) {
+        match why {
+            Drop::AtCapacity => self.counts.dropped_at_capacity += 1,
+            Drop::Late => self.counts.dropped_late += 1,
+        }
     }
 
     /// The first byte of a request was accepted by the kernel this long after its planned time.
-    pub fn lateness(&mut self, _late: Nanos) {
-        todo!()
+    pub fn lateness(&mut self, late: Nanos) {
+        self.lateness.saturating_record(late.0);
+        self.lateness_max = self.lateness_max.max(Some(late));
     }
 
     /// A request ended. `gaps_ns` are the spans between its content messages, in order.
-    pub fn record(&mut self, _record: &Record, _gaps_ns: &[u64]) {
-        todo!()
+    pub fn record(&mut self, record: &Record, gaps_ns: &[u64]) {
+        self.last_end = self.last_end.max(Some(record.ended));
+        match &record.outcome {
+            Outcome::Abandoned => {
+                self.counts.abandoned += 1;
+                return;
+            }
+            Outcome::Cancelled { delay } => {
+                self.counts.cancelled += 1;
+                self.cancelled(*delay, record.ended);
+            }
+            Outcome::Failed(failure) => {
+                self.counts.failed += 1;
+                self.failed(failure, record.ended);
+            }
+            Outcome::Ok => {
+                self.counts.ok += 1;
+                self.first_start = earlier(self.first_start, Some(record.issued));
+                self.last_content = self.last_content.max(record.last_content);
+            }
+        }
+        self.counts.request_body_bytes += record.request_body_bytes;
+        self.counts.reply_body_bytes += record.body_bytes;
+        let good = matches!(record.outcome, Outcome::Ok);
+        let facts = Facts::of(record);
+        if good {
+            let tokens = &facts.tokens;
+            self.counts.isl_by_usage += u64::from(tokens.input_by_usage);
+            self.counts.isl_by_rule += u64::from(!tokens.input_by_usage);
+            self.counts.osl_by_usage += u64::from(tokens.sequence_by_usage);
+            self.counts.osl_by_chunks += u64::from(!tokens.sequence_by_usage);
+        }
+        for (metric, samples) in SAMPLED.iter().zip(&mut self.samples) {
+            match metric.source {
+                Source::Gaps if good => {
+                    for gap in gaps_ns {
+                        samples.push(*gap as f64);
+                    }
+                }
+                Source::Record(feed, read) if feed_takes(feed, good) => {
+                    if let Some(value) = read(&facts) {
+                        samples.push(value);
+                    }
+                }
+                Source::Adjusted(_) | Source::Derived(_) | Source::Gaps | Source::Record(..) => {}
+            }
+        }
+    }
+
+    fn cancelled(&mut self, delay: Nanos, ended: Stamp) {
+        if let Some(group) = self.errors.iter_mut().find(|group| group.delay == Some(delay)) {
+            group.count += 1;
+            group.first = group.first.min(ended);
+            return;
+        }
+        let failure = Failure::cancelled(delay);
+        let hash = hash_of(&failure);
+        self.add(ErrorGroup { failure, count: 1, first: ended, hash, delay: Some(delay) });
+    }
+
+    fn failed(&mut self, failure: &Failure, ended: Stamp) {
+        let hash = hash_of(failure);
+        if let Some(group) = self.errors.iter_mut().find(|group| group.is(hash, failure)) {
+            group.count += 1;
+            group.first = group.first.min(ended);
+        } else if self.errors.len() < ERROR_GROUPS_MAX {
+            self.errors.push(ErrorGroup {
+                failure: failure.clone(),
+                count: 1,
+                first: ended,
+                hash,
+                delay: None,
+            });
+        } else {
+            self.errors_beyond += 1;
+        }
+    }
+
+    fn add(&mut self, group: ErrorGroup) {
+        if let Some(known) = self.errors.iter_mut().find(|known| known.is(group.hash, &group.failure)) {
+            known.count += group.count;
+            known.first = known.first.min(group.first);
+        } else if self.errors.len() < ERROR_GROUPS_MAX {
+            self.errors.push(group);
+        } else {
+            self.errors_beyond += group.count;
+        }
     }
 
     /// Takes in another shard's tally of the same phase, or another phase's for pooled results.
-    pub fn merge(&mut self, _other: Self) {
-        todo!()
+    ///
+    /// Exact budgets add up. The order of merging shows in nothing but which error texts are kept apart
+    /// when there are more than [`ERROR_GROUPS_MAX`].
+    pub fn merge(&mut self, other: Self) {
+        self.counts.merge(&other.counts);
+        for (mine, theirs) in self.samples.iter_mut().zip(other.samples) {
+            mine.merge(theirs);
+        }
+        // Both have the same bounds, so adding cannot fail.
+        let added = self.lateness.add(other.lateness.as_ref());
+        debug_assert!(added.is_ok());
+        self.lateness_max = self.lateness_max.max(other.lateness_max);
+        for group in other.errors {
+            self.add(group);
+        }
+        self.errors_beyond += other.errors_beyond;
+        self.first_start = earlier(self.first_start, other.first_start);
+        self.last_content = self.last_content.max(other.last_content);
+        self.last_end = self.last_end.max(other.last_end);
     }
 
-    /// The latest end of any request recorded.
+    /// The latest end of any request recorded, abandoned ones included.
     pub fn last_end(&self) -> Option<Stamp> {
-        todo!()
+        self.last_end
+    }
+
+    /// The counters.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The values of one metric.
+    pub fn samples(&self, sampled: Sampled) -> &Samples {
+        &self.samples[sampled as usize]
+    }
+
+    /// Whether every value of every metric is known exactly.
+    pub fn is_exact(&self) -> bool {
+        self.samples.iter().all(Samples::is_exact)
+    }
+
+    /// The start of the first good request.
+    pub fn first_start(&self) -> Option<Stamp> {
+        self.first_start
+    }
+
+    /// The last content of any good request.
+    pub fn last_content(&self) -> Option<Stamp> {
+        self.last_content
+    }
+
+    /// The errors, in the order in which each first occurred.
+    pub fn error_groups(&self) -> Vec<&ErrorGroup> {
+        let mut groups: Vec<&ErrorGroup> = self.errors.iter().collect();
+        groups.sort_by(|left, right| {
+            (left.first, left.failure.code, &left.failure.kind, &left.failure.message).cmp(&(
+                right.first,
+                right.failure.code,
+                &right.failure.kind,
+                &right.failure.message,
+            ))
+        });
+        groups
+    }
+
+    /// Failures whose texts came after [`ERROR_GROUPS_MAX`] others and are not told apart.
+    pub fn errors_beyond(&self) -> u64 {
+        self.errors_beyond
+    }
+
+    /// How late requests were sent; absent when none was.
+    pub fn lateness_summary(&self) -> Option<Lateness> {
+        Self::pooled_lateness(std::iter::once(self))
+    }
+
+    /// How late the requests of several tallies were sent; absent when none was.
+    pub fn pooled_lateness<'a>(tallies: impl Iterator<Item = &'a Self>) -> Option<Lateness> {
+        let mut all = new_histogram();
+        let mut max = None;
+        for tally in tallies {
+            let added = all.add(tally.lateness.as_ref());
+            debug_assert!(added.is_ok());
+            max = max.max(tally.lateness_max);
+        }
+        let max = max?;
+        let at = |quantile| Nanos(all.value_at_quantile(quantile)).min(max);
+        Some(Lateness { p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max, count: all.len() })
+    }
+
+    /// Whether the books balance: every request sent has ended exactly once. (`planned` is derived from
+    /// sent and dropped, so it always does.) To be asked at a phase's close.
+    ///
+    /// # Errors
+    /// The two sides, when they differ.
+    pub fn check(&self) -> Result<(), Unbalanced> {
+        let ended = self.counts.completed() + self.counts.abandoned;
+        if self.counts.sent == ended { Ok(()) } else { Err(Unbalanced { sent: self.counts.sent, ended }) }
+    }
+}
+
+const fn feed_takes(feed: Feed, good: bool) -> bool {
+    match feed {
+        Feed::All => true,
+        Feed::Failed => !good,
+        Feed::Valid => good,
+    }
+}
+
+fn earlier(left: Option<Stamp>, right: Option<Stamp>) -> Option<Stamp> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.min(right)),
+        (one, None) | (None, one) => one,
     }
 }
