@@ -61,7 +61,7 @@ pub fn spawn(shard: Shard, cpu: usize, ring: RingOptions) -> Result<Running, Spa
                         shard: shard.shard,
                         cost: Cost::default(),
                         records_lost: 0,
-                        fault: Some(fault),
+                        fault: Some(fault.into()),
                     };
                     // The conductor is gone only when the process is about to end.
                     let _ = shard.messages.send(ended);

@@ -61,10 +61,21 @@ pub enum Message {
         /// Records that were lost on the way to the writer.
         records_lost: u64,
         /// Why it ended before its phases did.
-        fault: Option<RingError>,
+        fault: Option<ShardFault>,
     },
     /// A phase has closed on the shard.
     Phase(ClosedPhase),
+}
+
+/// Why a shard ended before its phases did.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardFault {
+    /// The ring failed while it was in use.
+    #[error("io_uring failed: {0}")]
+    Enter(#[from] std::io::Error),
+    /// There is no ring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
 }
 
 /// One shard's part of a closed phase.
@@ -214,7 +225,7 @@ impl Driver {
         let _ = self.shard.messages.send(Message::Ended { shard, cost, records_lost, fault });
     }
 
-    async fn turn_until_done(&mut self) -> Result<(), RingError> {
+    async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
         self.shard.barrier.arrive_ready(self.shard.clock.now());
         let mut turns: u32 = 0;
         loop {
@@ -301,7 +312,7 @@ impl Driver {
     }
 
     /// Waits for a completion, no longer than to what is due. Tells whether it waited in the kernel.
-    fn wait(&mut self) -> Result<bool, RingError> {
+    fn wait(&mut self) -> Result<bool, ShardFault> {
         let clock = self.shard.clock;
         let now = clock.now();
         self.meter.longest_gap = self.meter.longest_gap.max(now.since(self.meter.last_look));
