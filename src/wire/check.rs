@@ -98,3 +98,15 @@ pub fn delta(data: &[u8]) -> bool {
     }
     scanned.is_some()
 }
+
+/// Checks [`reply`] on one fuzz input: the number of cuts, the cuts as 16-bit little-endian numbers, the
+/// bytes of the reply.
+pub fn reply_input(input: &[u8]) {
+    let Some((count, rest)) = input.split_first() else { return };
+    let (cuts, bytes) = rest.split_at((usize::from(*count) % 9 * 2).min(rest.len()));
+    let cuts: Vec<usize> = cuts
+        .chunks_exact(2)
+        .map(|cut| cut.iter().rev().fold(0, |cut, byte| cut << 8 | usize::from(*byte)))
+        .collect();
+    reply(bytes, &cuts);
+}
