@@ -2,6 +2,8 @@
 //!
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
+pub mod records;
+
 use crate::config::{Config, PhaseKind};
 use crate::dataset::Dataset;
 use crate::measure::PhaseTally;
