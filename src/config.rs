@@ -7,10 +7,11 @@
 
 pub mod diagnostic;
 pub mod meant;
+pub mod scalar;
 pub mod source;
 pub mod written;
 
-pub use diagnostic::{Diagnostic, Diagnostics};
+pub use diagnostic::{Colour, Diagnostic, Diagnostics, Severity};
 pub use meant::{
     Artifacts, Cancellation, Config, Endpoint, EndpointKind, Load, Phase, PhaseKind, Prompts, StopRules,
     SyntheticDataset, Url,
