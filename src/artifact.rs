@@ -2,11 +2,40 @@
 //!
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
-use crate::config::{Config, PhaseKind};
+pub mod client_report;
+pub mod console;
+mod csv;
+mod file;
+mod grid;
+pub mod inputs;
+pub mod json;
+mod manifest;
+pub mod records;
+pub mod results;
+
+pub use file::WriteFailure;
+pub use inputs::write_inputs;
+pub use records::{RecordBatch, RecordLines};
+pub use results::Results;
+
+use crate::artifact::file::{write_bytes, write_json};
+use crate::config::{Config, EndpointKind, Load, PhaseKind};
 use crate::dataset::Dataset;
 use crate::measure::PhaseTally;
 use crate::time::{Clock, Stamp};
-use std::path::Path;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Name of the record file.
+pub const RECORDS: &str = "profile_export.jsonl";
+/// Name of the JSON results, of the run and of each phase.
+pub const PHASE_JSON: &str = "profile_export_aiperf.json";
+/// Name of the CSV results, of the run and of each phase.
+pub const PHASE_CSV: &str = "profile_export_aiperf.csv";
+/// Name of the manifest.
+pub const MANIFEST: &str = "phase_manifest.json";
+/// Name of the marker that is written last.
+pub const READY: &str = ".aiperf_results_ready.json";
 
 /// A run that ended, however it ended.
 #[derive(Debug)]
@@ -67,7 +96,75 @@ pub struct ShardReport {
     pub longest_gap: crate::time::Nanos,
 }
 
+/// What came of writing a run's results.
+#[derive(Debug)]
+#[must_use = "files may be missing"]
+pub struct Written {
+    /// The tables, as they stand in `profile_export_console.txt`: for standard output.
+    pub tables: String,
+    /// The lines behind them: command, duration, paths.
+    pub footer: String,
+    /// The files that could not be written; all others were.
+    pub failures: Vec<WriteFailure>,
+}
+
 /// Writes every result file of a run except `inputs.json` and the record file, which exist already.
-pub fn write_results(_directory: &Path, _run: &FinishedRun<'_>) -> Result<(), std::io::Error> {
-    todo!()
+///
+/// Files of phases and the manifest are written when two or more phases ran. A file that fails does not
+/// keep the others from being written; the ready marker comes last and names what failed.
+pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
+    let results = Results::of(run);
+    let tables = console::tables(run, &results, console::WIDTH);
+    let footer = console::footer(directory, run, &results);
+    let mut failures = Vec::new();
+    let mut keep = |written: Result<(), WriteFailure>| failures.extend(written.err());
+
+    if run.phases.len() > 1 {
+        for (phase, scope) in run.phases.iter().zip(&results.phases) {
+            let name = |file: &str| format!("phases/{}/{file}", phase.name);
+            keep(write_json(directory, &name(PHASE_JSON), &json::phase(directory, run, scope), ""));
+            keep(write_csv(directory, &name(PHASE_CSV), scope));
+        }
+        keep(write_json(directory, MANIFEST, &manifest::manifest(run, &results), "\n"));
+    }
+    keep(write_json(directory, PHASE_JSON, &json::root(directory, run, &results), ""));
+    keep(write_csv(directory, PHASE_CSV, &results.root));
+    keep(write_bytes(directory, console::CONSOLE, tables.as_bytes()));
+    keep(write_json(directory, client_report::CLIENT_REPORT, &client_report::report(run), "\n"));
+
+    let failed: Vec<String> = failures.iter().map(|failure| failure.path.display().to_string()).collect();
+    let mut ready = json!({ "ready": true, "was_cancelled": run.interrupted, "partial": !failed.is_empty() });
+    if let (Some(members), false) = (ready.as_object_mut(), failed.is_empty()) {
+        members.insert("failed_exporters".to_owned(), json!(failed));
+    }
+    failures.extend(write_bytes(directory, READY, ready.to_string().as_bytes()).err());
+    Written { tables, footer, failures }
+}
+
+fn write_csv(directory: &Path, name: &str, scope: &results::Scope) -> Result<(), WriteFailure> {
+    let file = csv::file(&scope.summary)
+        .map_err(|error| WriteFailure { path: directory.join(name), source: error.into() })?;
+    write_bytes(directory, name, &file)
+}
+
+/// Where a run's files go: the directory as configured, else one named after model and load
+/// (spec/artifacts 2.1).
+pub fn directory_name(config: &Config) -> PathBuf {
+    if let Some(directory) = &config.artifacts.dir {
+        return directory.clone();
+    }
+    let model = config.model.replace('/', "_");
+    let endpoint = match config.endpoint.kind {
+        EndpointKind::Chat => "openai-chat",
+    };
+    let counted = config.phases.iter().find(|phase| phase.kind == PhaseKind::Profiling);
+    let stimulus = match counted.map(|phase| phase.load) {
+        Some(Load::Concurrency { concurrency }) => format!("-concurrency{concurrency}"),
+        Some(Load::Poisson { rate_per_s, concurrency: Some(concurrency) }) => {
+            format!("-concurrency{concurrency}-request_rate{rate_per_s:?}")
+        }
+        Some(Load::Poisson { rate_per_s, concurrency: None }) => format!("-request_rate{rate_per_s:?}"),
+        None => String::new(),
+    };
+    Path::new("artifacts").join(format!("{model}-{endpoint}{stimulus}"))
 }

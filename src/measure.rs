@@ -12,6 +12,7 @@ pub mod failure;
 pub mod record;
 pub mod samples;
 pub mod statistics;
+pub mod summary;
 pub mod tally;
 
 pub use batch::RecordBatch;

@@ -48,6 +48,17 @@ pub enum Feed {
     Valid,
 }
 
+impl Feed {
+    /// Whether a request that was `good`, or was not, feeds the metric.
+    pub const fn takes(self, good: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Failed => !good,
+            Self::Valid => good,
+        }
+    }
+}
+
 /// A console table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Table {

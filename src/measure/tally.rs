@@ -1,6 +1,6 @@
 //! What one phase came to, on one shard or merged over all.
 
-use crate::measure::catalogue::{Feed, SAMPLED, Sampled, Source};
+use crate::measure::catalogue::{SAMPLED, Sampled, Source};
 use crate::measure::facts::Facts;
 use crate::measure::samples::{Samples, new_histogram};
 use crate::measure::{Failure, Outcome, Record};
@@ -144,6 +144,17 @@ impl ErrorGroup {
     }
 }
 
+impl ErrorGroup {
+    /// By first occurrence, and by text where that is the same.
+    fn order(&self, other: &Self) -> std::cmp::Ordering {
+        let key = |group: &Self| (group.first, group.failure.code);
+        key(self)
+            .cmp(&key(other))
+            .then_with(|| self.failure.kind.cmp(&other.failure.kind))
+            .then_with(|| self.failure.message.cmp(&other.failure.message))
+    }
+}
+
 fn hash_of(failure: &Failure) -> u64 {
     let mut hasher = DefaultHasher::new();
     failure.code.hash(&mut hasher);
@@ -277,7 +288,7 @@ impl PhaseTally {
                         samples.push(*gap as f64);
                     }
                 }
-                Source::Record(feed, read) if feed_takes(feed, good) => {
+                Source::Record(feed, read) if feed.takes(good) => {
                     if let Some(value) = read(&facts) {
                         samples.push(value);
                     }
@@ -382,15 +393,40 @@ impl PhaseTally {
     /// The errors, in the order in which each first occurred.
     pub fn error_groups(&self) -> Vec<&ErrorGroup> {
         let mut groups: Vec<&ErrorGroup> = self.errors.iter().collect();
-        groups.sort_by(|left, right| {
-            (left.first, left.failure.code, &left.failure.kind, &left.failure.message).cmp(&(
-                right.first,
-                right.failure.code,
-                &right.failure.kind,
-                &right.failure.message,
-            ))
-        });
+        groups.sort_by(|left, right| left.order(right));
         groups
+    }
+
+    /// The errors of several tallies, those with one text counted together, in the order in which each first
+    /// occurred; what was not told apart comes last, as one group of the kind `OtherErrors`.
+    pub fn pooled_errors<'a>(tallies: impl Iterator<Item = &'a Self>) -> Vec<ErrorGroup> {
+        let mut pooled: Vec<ErrorGroup> = Vec::new();
+        let mut beyond = 0;
+        for tally in tallies {
+            beyond += tally.errors_beyond;
+            for group in &tally.errors {
+                match pooled.iter_mut().find(|known| known.is(group.hash, &group.failure)) {
+                    Some(known) => {
+                        known.count += group.count;
+                        known.first = known.first.min(group.first);
+                    }
+                    None => pooled.push(group.clone()),
+                }
+            }
+        }
+        pooled.sort_by(ErrorGroup::order);
+        if beyond > 0 {
+            let failure = Failure {
+                code: None,
+                kind: "OtherErrors".to_owned(),
+                message: format!("errors with other texts than the first {ERROR_GROUPS_MAX} kept apart"),
+                cause: None,
+                cause_chain: Vec::new(),
+            };
+            let hash = hash_of(&failure);
+            pooled.push(ErrorGroup { failure, count: beyond, first: Stamp::NEVER, hash, delay: None });
+        }
+        pooled
     }
 
     /// Failures whose texts came after [`ERROR_GROUPS_MAX`] others and are not told apart.
@@ -425,14 +461,6 @@ impl PhaseTally {
     pub fn check(&self) -> Result<(), Unbalanced> {
         let ended = self.counts.completed() + self.counts.abandoned;
         if self.counts.sent == ended { Ok(()) } else { Err(Unbalanced { sent: self.counts.sent, ended }) }
-    }
-}
-
-const fn feed_takes(feed: Feed, good: bool) -> bool {
-    match feed {
-        Feed::All => true,
-        Feed::Failed => !good,
-        Feed::Valid => good,
     }
 }
 
