@@ -438,6 +438,8 @@ impl Engine {
 
     fn end_sending(&mut self, position: usize, at: Stamp, by_time: bool) {
         let phase = &mut self.live[position];
+        // A late client may have sent what was due before the end a little after it.
+        let at = at.max(phase.last_issued);
         debug_assert!(phase.state < PhaseState::Draining);
         phase.state = PhaseState::Draining;
         phase.blocked = false;
@@ -455,6 +457,7 @@ impl Engine {
         let phase = &mut self.live[position];
         if phase.state == PhaseState::Draining && phase.in_flight == 0 {
             phase.state = PhaseState::Closed;
+            let at = at.max(phase.tally.last_end().unwrap_or(at));
             self.events.push_back(PhaseEvent::Closed { phase: phase.plan.index, at });
         }
     }

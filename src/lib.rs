@@ -44,7 +44,7 @@ pub mod engine;
 
 pub mod shard;
 
-//pub mod run;
+pub mod run;
 
 pub mod artifact;
 

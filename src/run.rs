@@ -76,6 +76,8 @@ pub struct RunOptions {
     pub directory: PathBuf,
     /// The command line for the files, secrets taken out.
     pub cli_command: String,
+    /// The built-in server runs in this process and needs a descriptor for each connection too.
+    pub server_inside: bool,
     /// Set from outside: end now.
     pub interrupt: Arc<AtomicBool>,
     /// The process's clock.
@@ -139,11 +141,13 @@ pub fn conduct(config: &Config, dataset: Arc<Dataset>, options: &RunOptions) -> 
     let plan = Arc::new(Plan::new(config, dataset.rows().len(), fastrand::u64(..)));
     let addresses = resolve(config)?;
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
-    let connections = limits::prepare(u64::from(shards), plan.in_flight_peak())?;
+    let ends = if options.server_inside { 2 } else { 1 };
+    let peak = plan.in_flight_peak().map(|peak| peak * ends);
+    let connections = limits::prepare(u64::from(shards), peak)? / ends;
 
-    artifact::inputs::write(&options.directory, &dataset).map_err(|source| RunError::Artifact {
-        path: options.directory.join("inputs.json").display().to_string(),
-        source,
+    artifact::inputs::write_inputs(&options.directory, &dataset).map_err(|failure| RunError::Artifact {
+        path: failure.path.display().to_string(),
+        source: failure.source,
     })?;
     let record_path = options.directory.join("profile_export.jsonl");
     let lines = RecordLines::new(config, &dataset, options.clock);
@@ -160,7 +164,7 @@ pub fn conduct(config: &Config, dataset: Arc<Dataset>, options: &RunOptions) -> 
     if records_lost > 0 {
         faults.push(format!("{records_lost} lines of {} were lost", record_path.display()));
     }
-    let mut run = FinishedRun {
+    let run = FinishedRun {
         config,
         dataset: &dataset,
         clock: options.clock,
@@ -172,13 +176,9 @@ pub fn conduct(config: &Config, dataset: Arc<Dataset>, options: &RunOptions) -> 
         shards: gathered.shards,
     };
     let (ok, errors) = profiling_counts(&run);
-    let console = match artifact::write_results(&options.directory, &mut run) {
-        Ok(console) => console,
-        Err(failures) => {
-            faults.extend(failures.iter().map(ToString::to_string));
-            String::new()
-        }
-    };
+    let written = artifact::write_results(&options.directory, &run);
+    faults.extend(written.failures.iter().map(ToString::to_string));
+    let console = format!("{}\n{}", written.tables, written.footer);
     Ok(RunOutcome { console, ok, errors, interrupted: gathered.interrupted, faults })
 }
 

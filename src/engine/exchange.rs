@@ -153,6 +153,7 @@ impl Engine {
         let phase = &mut self.live[position];
         phase.tally.sent();
         phase.sent += 1;
+        phase.last_issued = now;
         phase.in_flight += 1;
         let cancel = phase.draws.as_mut().is_some_and(|draws| draws.decide(number));
         let row_number = (phase.start.first_row + number) % self.plan.rows.max(1);

@@ -81,6 +81,8 @@ pub(crate) struct LivePhase {
     pub(crate) draws: Option<Box<CancelDraws>>,
     pub(crate) in_flight: u32,
     pub(crate) sent: u64,
+    /// When the last request was let go.
+    pub(crate) last_issued: Stamp,
     /// Set when sending ended.
     pub(crate) sending_ended: Stamp,
     /// The plan has no more requests for this shard, whatever time is left.
@@ -114,6 +116,7 @@ impl LivePhase {
             draws,
             in_flight: 0,
             sent: 0,
+            last_issued: Stamp::ORIGIN,
             sending_ended: Stamp::NEVER,
             counted_out: false,
             blocked: false,
