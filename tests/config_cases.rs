@@ -117,7 +117,7 @@ fn what_aiperf_accepts_is_accepted_with_the_same_meaning_or_refused_by_name() {
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
-    assert!(accepted >= 70 && refused >= 20, "{accepted} accepted, {refused} refused by name");
+    assert!(accepted >= 60 && refused >= 40, "{accepted} accepted, {refused} refused by name");
 }
 
 #[test]

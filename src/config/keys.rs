@@ -268,18 +268,18 @@ impl<'a> Keys<'a> {
     /// Takes the list `name`, which must hold exactly one mapping.
     pub fn only_item<T>(&mut self, name: &'static str, section: impl FnMut(Keys<'_>) -> T) -> Written<T> {
         match self.items(name, "a list of one mapping", section) {
-            Written::Present(Spanned { key, span, mut value }) => match (value.pop(), value.is_empty()) {
-                (Some(value), true) => Written::Present(Spanned { key, span, value }),
-                (Some(_), false) | (None, _) => {
-                    let path = join(&self.path, name);
-                    self.faults.push(
-                        Diagnostic::error(format!("`{path}` must be a list of one mapping, found several"))
-                            .at(span, "more than one")
-                            .with_help("keep one"),
-                    );
-                    Written::Faulty
+            Written::Present(Spanned { key, span, mut value }) => {
+                if let (Some(value), true) = (value.pop(), value.is_empty()) {
+                    return Written::Present(Spanned { key, span, value });
                 }
-            },
+                let path = join(&self.path, name);
+                self.faults.push(
+                    Diagnostic::error(format!("`{path}` must be a list of one mapping, found several"))
+                        .at(span, "more than one")
+                        .with_help("keep one"),
+                );
+                Written::Faulty
+            }
             Written::Absent => Written::Absent,
             Written::Faulty => Written::Faulty,
         }
@@ -502,7 +502,7 @@ pub fn mismatch(path: &str, expected: &str, node: &Node, place: &Span) -> Diagno
     let place = if node.span.is_empty() { place.clone() } else { node.span.clone() };
     let subject = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
     Diagnostic::error(format!("{subject} must be {expected}, found {}", node.described()))
-        .at(place, format!("must be {expected}"))
+        .at(place, format!("must be {}", expected.split(": ").next().unwrap_or(expected)))
 }
 
 /// The fault of a key that AIPerf knows and phasor does not yet.
@@ -614,7 +614,7 @@ mod tests {
 
     #[test]
     fn what_is_switched_off_passes_where_phasor_cannot_switch_it_on() {
-        let (_, faults) = reading("a: false\nb: true\nc: [1]\nd: maybe", |keys| {
+        let ((), faults) = reading("a: false\nb: true\nc: [1]\nd: maybe", |keys| {
             keys.not_yet_unless_false(&["a", "b", "c", "d"]);
         });
         assert_eq!(faults.len(), 3, "{faults:?}");

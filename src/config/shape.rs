@@ -84,7 +84,7 @@ fn move_flat_sections(root: &mut Node, faults: &mut Vec<Diagnostic>) {
 /// `model` is `models`.
 fn expand_models(sections: &mut Vec<Entry>, faults: &mut Vec<Diagnostic>) {
     if let Some(mut model) = take_short_form(sections, "model", "models", faults) {
-        model.key = "models".to_owned();
+        "models".clone_into(&mut model.key);
         sections.push(model);
     }
 }
@@ -107,7 +107,7 @@ fn expand_urls(sections: &mut [Entry], faults: &mut Vec<Diagnostic>) {
     if matches!(url.node.value, Value::Scalar(Scalar::Text(_))) {
         wrap_in_list(&mut url.node);
     }
-    url.key = "urls".to_owned();
+    "urls".clone_into(&mut url.key);
     entries.push(url);
 }
 
@@ -116,7 +116,7 @@ fn expand_datasets(sections: &mut Vec<Entry>, faults: &mut Vec<Diagnostic>) {
     let Some(mut dataset) = take_short_form(sections, "dataset", "datasets", faults) else { return };
     name_if_unnamed(&mut dataset.node, &dataset.key_span, "name", DATASET_NAME);
     wrap_in_list(&mut dataset.node);
-    dataset.key = "datasets".to_owned();
+    "datasets".clone_into(&mut dataset.key);
     sections.push(dataset);
 }
 

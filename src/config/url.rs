@@ -97,7 +97,7 @@ pub fn parse(text: &str, kind: EndpointKind) -> Result<Url, UrlError> {
         return Err(UrlError::Target(bad));
     }
     let target = target(tail, path_of(kind));
-    Ok(Url { host, port, target, text })
+    Ok(Url { text, host, port, target })
 }
 
 fn with_scheme(text: &str) -> Result<String, UrlError> {

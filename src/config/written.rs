@@ -207,7 +207,7 @@ fn benchmark(mut keys: Keys<'_>) -> Benchmark {
         keys.key("mean_ms").or_null().number(Bound::AtLeast(0.0));
         keys.finish();
     });
-    keys.key("metrics").or_null().section(|keys| keys.finish());
+    keys.key("metrics").or_null().section(|keys: Keys<'_>| keys.finish());
     keys.not_yet(&["slos", "otel", "mlflow", "wandb", "accuracy", "scenario"]);
     keys.not_yet_unless_false(&["unsafe_override"]);
     for (missing, name, what) in [
