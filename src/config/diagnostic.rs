@@ -216,8 +216,8 @@ mod tests {
     #[test]
     fn a_span_that_is_out_of_place_is_drawn_all_the_same() {
         let mut diagnostics = Diagnostics::new("a.yaml", "clé: \u{1}\t1\r\nb: 2");
-        for span in [0..900, 3..4, 4..3, 900..901, 15..15] {
-            diagnostics.push(Diagnostic::error("odd").at(span, "here").with_help("none"));
+        for (start, end) in [(0, 900), (3, 4), (4, 3), (900, 901), (15, 15)] {
+            diagnostics.push(Diagnostic::error("odd").at(start..end, "here").with_help("none"));
         }
         assert!(diagnostics.render(Colour::Never).contains("a.yaml:1:"));
         assert!(diagnostics.render(Colour::Always).contains('\u{1b}'));

@@ -99,7 +99,7 @@ pub fn read(text: &str) -> Result<Node, Vec<Diagnostic>> {
     }
     let mut reader = Reader::new(text);
     if let Err(fault) = reader.read_events() {
-        reader.faults.push(fault);
+        reader.faults.push(*fault);
     }
     if reader.faults.is_empty() && reader.root.as_ref().is_none_or(Node::is_null) {
         reader.faults.push(
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Feeds all events; the error is one of the grammar.
-    fn read_events(&mut self) -> Result<(), Diagnostic> {
+    fn read_events(&mut self) -> Result<(), Box<Diagnostic>> {
         let mut parser = Parser::new_from_str(self.text);
         let mut documents = 0;
         while let Some(event) = parser.next_event() {
@@ -183,7 +183,8 @@ impl<'a> Reader<'a> {
                             "a config file holds one YAML document, a second one starts here",
                         )
                         .at(place, "second document")
-                        .with_help("take out the `---` or keep one document per file"));
+                        .with_help("take out the `---` or keep one document per file")
+                        .into());
                     }
                 }
                 Event::Alias(anchor) => self.alias(anchor, place),
@@ -214,7 +215,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn check_container(&mut self, tag: Option<&Tag>, place: &Span, own: &str) -> Result<(), Diagnostic> {
+    fn check_container(&mut self, tag: Option<&Tag>, place: &Span, own: &str) -> Result<(), Box<Diagnostic>> {
         if let Some(tag) = tag
             && !(tag.is_yaml_core_schema() && tag.suffix == own)
         {
@@ -224,7 +225,8 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         Err(Diagnostic::error(format!("mappings and lists are nested deeper than {DEPTH_MAX} levels"))
-            .at(place.clone(), "too deep"))
+            .at(place.clone(), "too deep")
+            .into())
     }
 
     fn alias(&mut self, anchor: usize, place: Span) {
