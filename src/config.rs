@@ -89,7 +89,8 @@ pub fn parse(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
                 diagnostics
                     .push(Diagnostic::error("the config cannot be used, for a reason that was not reported"));
             }
-            Err(diagnostics)
+            // Doubts about a config that has to change anyway would only hide the faults.
+            Err(diagnostics.without_warnings())
         }
     }
 }

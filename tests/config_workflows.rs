@@ -10,9 +10,10 @@ use serde_json::json;
 
 /// A file around a snippet that starts at `benchmark`'s level.
 fn completed(snippet: &str) -> String {
-    let snippet = snippet
-        .strip_prefix("benchmark:\n")
-        .map_or_else(|| snippet.lines().map(|line| format!("  {line}\n")).collect(), str::to_owned);
+    let snippet = match snippet.strip_prefix("benchmark:\n") {
+        Some(sections) => sections.to_owned(),
+        None => snippet.split_inclusive('\n').flat_map(|line| ["  ", line]).collect(),
+    };
     format!(
         "schemaVersion: \"2.0\"\nbenchmark:\n  model: demo\n  endpoint: {{url: \"http://127.0.0.1:8000\", type: chat, \
          streaming: true}}\n  dataset: {{type: synthetic, entries: 10, prompts: {{isl: 8, osl: 4}}}}\n{snippet}"

@@ -6,9 +6,12 @@
 use std::path::PathBuf;
 
 use crate::config::diagnostic::Diagnostic;
+use crate::config::keys::Written;
 use crate::config::meant::{Artifacts, Config, Endpoint, EndpointKind, Prompts, SyntheticDataset, Url};
+use crate::config::normal;
+use crate::config::phases;
+use crate::config::url;
 use crate::config::written;
-use crate::config::{keys::Written, normal, phases, url};
 use crate::time::Nanos;
 
 /// Seconds after which a request is a failure unless written.

@@ -12,6 +12,9 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Render
 /// A range of bytes in the text of the file, start included, end excluded.
 pub type Span = Range<usize>;
 
+/// Most items drawn by one rendering; the rest is counted.
+pub const SHOWN_MAX: usize = 50;
+
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -109,6 +112,12 @@ impl Diagnostics {
         diagnostics.into_iter().for_each(|diagnostic| self.push(diagnostic));
     }
 
+    /// The same without the warnings.
+    pub fn without_warnings(mut self) -> Self {
+        self.items.retain(|item| item.severity == Severity::Error);
+        self
+    }
+
     /// Whether there is neither error nor warning.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -141,8 +150,11 @@ impl Diagnostics {
             Colour::Never => Renderer::plain(),
             Colour::Always => Renderer::styled(),
         };
-        let drawings: Vec<String> =
-            self.items.iter().map(|item| renderer.render(&[self.group(item)])).collect();
+        let shown = self.items.iter().take(SHOWN_MAX);
+        let mut drawings: Vec<String> = shown.map(|item| renderer.render(&[self.group(item)])).collect();
+        if let Some(more) = self.items.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+            drawings.push(format!("... and {more} more"));
+        }
         drawings.join("\n\n")
     }
 
@@ -221,6 +233,17 @@ mod tests {
         }
         assert!(diagnostics.render(Colour::Never).contains("a.yaml:1:"));
         assert!(diagnostics.render(Colour::Always).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_is_too_much_to_draw_is_counted() {
+        let mut diagnostics = Diagnostics::new("a.yaml", "a: 1\n");
+        for _ in 0..SHOWN_MAX + 3 {
+            diagnostics.push(Diagnostic::error("again").at(0..1, ""));
+        }
+        let drawing = diagnostics.to_string();
+        assert_eq!(drawing.matches("error: again").count(), SHOWN_MAX);
+        assert!(drawing.ends_with("... and 3 more"), "{drawing}");
     }
 
     #[test]

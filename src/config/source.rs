@@ -67,7 +67,7 @@ impl Node {
             Value::Scalar(Scalar::Null) => "nothing (null)".to_owned(),
             Value::Scalar(Scalar::Bool(value)) => format!("the boolean `{value}`"),
             Value::Scalar(Scalar::Integer(value)) => format!("the whole number {value}"),
-            Value::Scalar(Scalar::Float(value)) => format!("the number {value}"),
+            Value::Scalar(Scalar::Float(value)) => format!("the number {value:?}"),
             Value::Scalar(Scalar::Date(text)) => format!("the date `{text}`"),
             Value::Scalar(Scalar::Text(text)) => format!("the text `{}`", shown(text)),
             Value::Sequence(_) => "a list".to_owned(),
@@ -128,8 +128,18 @@ pub fn read(text: &str) -> Result<Node, Vec<Diagnostic>> {
 
 /// A mapping or list that is still open.
 enum Open {
-    Sequence { start: usize, anchor: usize, items: Vec<Node> },
-    Mapping { start: usize, anchor: usize, entries: Vec<Entry>, key: Option<(Option<String>, Span)> },
+    Sequence {
+        start: usize,
+        anchor: usize,
+        items: Vec<Node>,
+    },
+    Mapping {
+        start: usize,
+        anchor: usize,
+        entries: Vec<Entry>,
+        key: Option<(Option<String>, Span)>,
+        places: HashMap<String, Span>,
+    },
 }
 
 struct Reader<'a> {
@@ -207,6 +217,7 @@ impl<'a> Reader<'a> {
                         anchor,
                         entries: Vec::new(),
                         key: None,
+                        places: HashMap::new(),
                     });
                 }
                 Event::SequenceEnd | Event::MappingEnd => self.end_container(&place),
@@ -294,22 +305,23 @@ impl<'a> Reader<'a> {
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some(Open::Sequence { items, .. }) => items.push(node),
-            Some(Open::Mapping { entries, key, .. }) => match key.take() {
+            Some(Open::Mapping { entries, key, places, .. }) => match key.take() {
                 None => *key = Some((checked_key(&node, plain, &mut self.faults), node.span)),
                 // The fault of such a key is reported already.
                 Some((None, _)) => {}
                 Some((Some(key), key_span)) => {
-                    if let Some(first) = entries.iter().find(|entry| entry.key == key) {
+                    if let Some(first) = places.get(&key) {
                         self.faults.push(
                             Diagnostic::error(format!(
                                 "the key `{}` is written twice in one mapping",
                                 shown(&key)
                             ))
                             .at(key_span, "written again")
-                            .with_context(first.key_span.clone(), "first written here")
+                            .with_context(first.clone(), "first written here")
                             .with_help("keep one of the two"),
                         );
                     } else {
+                        places.insert(key.clone(), key_span.clone());
                         entries.push(Entry { key, key_span, node });
                     }
                 }

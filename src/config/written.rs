@@ -7,11 +7,17 @@
 //! [`shape`]: crate::config::shape
 //! [`Config`]: crate::config::Config
 
+mod dataset;
+mod phase;
+
 use crate::config::diagnostic::{Diagnostic, Span};
-use crate::config::keys::{Bound, Keys, Spanned, Spelling, Words, Written, join, mismatch, not_yet};
-use crate::config::meant::{EndpointKind, PhaseKind};
+use crate::config::keys::{Bound, Keys, Spanned, Spelling, Words, Written, join, mismatch};
+use crate::config::meant::EndpointKind;
 use crate::config::scalar::Scalar;
 use crate::config::source::{Node, Value};
+
+pub use dataset::{Dataset, DatasetKind, Length};
+pub use phase::{Cancellation, LoadKind, Phase};
 
 /// The whole file.
 #[derive(Clone, Debug)]
@@ -54,86 +60,6 @@ pub struct Endpoint {
     pub timeout_s: Written<f64>,
     /// Whether replies are streams.
     pub streaming: Written<bool>,
-}
-
-/// A synthetic dataset.
-#[derive(Clone, Debug)]
-pub struct Dataset {
-    /// Its name.
-    pub name: Written<String>,
-    /// Whether `type` was written.
-    pub kind: Written<DatasetKind>,
-    /// Number of conversations.
-    pub entries: Written<u32>,
-    /// Prompt length.
-    pub isl: Written<Length>,
-    /// Reply length.
-    pub osl: Written<Length>,
-}
-
-/// Where a dataset comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DatasetKind {
-    /// Made by phasor.
-    Synthetic,
-}
-
-/// A length in tokens that is the same for every request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Length {
-    /// Tokens, rounded up to a whole one.
-    pub tokens: u32,
-    /// The distribution in AIPerf's normal form.
-    pub normal_form: serde_json::Value,
-}
-
-/// A phase.
-#[derive(Clone, Debug)]
-pub struct Phase {
-    /// Where a fault of the phase as a whole is shown.
-    pub place: Span,
-    /// Dotted path.
-    pub path: String,
-    /// Name, of any spelling.
-    pub name: Written<String>,
-    /// Kind.
-    pub kind: Written<PhaseKind>,
-    /// Type.
-    pub load: Written<LoadKind>,
-    /// May only repeat what the kind says.
-    pub exclude_from_results: Written<bool>,
-    /// Requests to send.
-    pub requests: Written<u64>,
-    /// Seconds to send for.
-    pub duration_s: Written<f64>,
-    /// Requests in flight.
-    pub concurrency: Written<u32>,
-    /// Seconds to wait for requests in flight after the duration.
-    pub grace_s: Written<f64>,
-    /// Requests cancelled on purpose.
-    pub cancellation: Written<Cancellation>,
-    /// Whether it starts as soon as the phase before it stops sending.
-    pub seamless: Written<bool>,
-    /// Arrivals per second.
-    pub rate_per_s: Written<f64>,
-}
-
-/// A phase's type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadKind {
-    /// Closed loop.
-    Concurrency,
-    /// Open loop with exponential gaps.
-    Poisson,
-}
-
-/// Requests cancelled on purpose.
-#[derive(Clone, Debug)]
-pub struct Cancellation {
-    /// Share of requests in percent.
-    pub rate_percent: Written<f64>,
-    /// Seconds from the last byte of the request to the cancellation.
-    pub delay_s: Written<f64>,
 }
 
 /// Where the files go.
@@ -380,147 +306,12 @@ const ENDPOINT_KINDS_NOT_YET: &[&str] = &[
 ];
 
 fn dataset_of_list(keys: &mut Keys<'_>) -> Written<Dataset> {
-    keys.only_item("datasets", dataset)
-}
-
-fn dataset(mut keys: Keys<'_>) -> Dataset {
-    let name = keys.key("name").text();
-    require(&mut keys, &name, "name");
-    let kind = keys.key("type").word(Words {
-        known: &[("synthetic", DatasetKind::Synthetic)],
-        not_yet: &["file", "public"],
-        spelling: Spelling::Exact,
-    });
-    if kind == Written::Faulty {
-        // The keys of another type would only repeat the fault.
-        keys.forgive();
-        return Dataset { name, kind, entries: Written::Absent, isl: Written::Absent, osl: Written::Absent };
-    }
-    let entries = keys.key("entries").or_null().whole(1..=u32::MAX);
-    let mut isl = length(&mut keys, "isl");
-    let mut osl = length(&mut keys, "osl");
-    keys.key("sampling").word(Words {
-        known: &[("sequential", ())],
-        not_yet: &["random", "shuffle"],
-        spelling: Spelling::Lenient,
-    });
-    // The long form wins over the short one.
-    keys.key("prompts").or_null().section(|mut keys| {
-        let (long_isl, long_osl) = (length(&mut keys, "isl"), length(&mut keys, "osl"));
-        isl = if long_isl.is_absent() { isl.clone() } else { long_isl };
-        osl = if long_osl.is_absent() { osl.clone() } else { long_osl };
-        keys.not_yet(&[
-            "block_size",
-            "batch_size",
-            "cache_bust",
-            "corpus",
-            "sequence_distribution",
-            "random_range_ratio",
-            "random_corpus_style",
-        ]);
-        keys.finish();
-    });
-    keys.not_yet(&[
-        "random_seed",
-        "system_prompt",
-        "system_prompt_file",
-        "prefix_prompts",
-        "turns",
-        "turn_delay",
-        "turn_delay_ratio",
-        "images",
-        "audio",
-        "video",
-        "rankings",
-    ]);
-    keys.finish();
-    Dataset { name, kind, entries, isl, osl }
-}
-
-const TOKENS: Bound = Bound::Within(1.0, u32::MAX as f64);
-
-/// A number, `{value: n}` or `{mean: n}`: distributions that spread are for later.
-fn length(keys: &mut Keys<'_>, name: &'static str) -> Written<Length> {
-    let Written::Present(Spanned { key, span, value: (node, path) }) = keys.key(name).or_null().node() else {
-        return Written::Absent;
-    };
-    let written = match &node.value {
-        Value::Scalar(Scalar::Integer(_) | Scalar::Float(_)) => keys
-            .key(name)
-            .number(TOKENS)
-            .value()
-            .map(|tokens| (*tokens, serde_json::json!({ "value": tokens }))),
-        Value::Mapping(_) => {
-            let read = keys.key(name).section(distribution);
-            read.value().cloned().flatten()
-        }
-        Value::Scalar(_) | Value::Sequence(_) => {
-            keys.fault(
-                mismatch(&path, "a number of tokens", node, &span)
-                    .with_help(format!("write for example `{name}: 512`, without quotes")),
-            );
-            None
-        }
-    };
-    written.map_or(Written::Faulty, |(tokens, normal_form)| {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the bound keeps it within 1 to u32::MAX"
-        )]
-        let tokens = tokens.ceil() as u32;
-        Written::Present(Spanned { key, span, value: Length { tokens, normal_form } })
-    })
-}
-
-fn distribution(mut keys: Keys<'_>) -> Option<(f64, serde_json::Value)> {
-    const SPREADING: &[&str] = &["peaks", "points", "median"];
-    if SPREADING.iter().any(|name| keys.has(name)) {
-        keys.not_yet(SPREADING);
-        // The other keys of such a distribution would only repeat the fault.
-        keys.forgive();
-        return None;
-    }
-    keys.key("type").word(Words {
-        known: &[("fixed", ()), ("normal", ())],
-        not_yet: &["lognormal", "multimodal", "empirical"],
-        spelling: Spelling::Exact,
-    });
-    keys.not_yet(&["min", "max"]);
-    let value = keys.key("value").number(TOKENS);
-    let mean = keys.key("mean").number(TOKENS);
-    let deviation = keys.key("stddev").number(Bound::AtLeast(0.0));
-    if let Some(spread) = deviation.present().filter(|deviation| deviation.value > 0.0) {
-        let path = format!("{}.stddev", keys.path());
-        keys.fault(not_yet(&path, &spread.span).with_help("write `stddev: 0`, or take it out"));
-    }
-    let read = match (&value, &mean) {
-        (Written::Absent, Written::Absent) => {
-            let (path, place) = (keys.path().to_owned(), keys.place());
-            keys.fault(
-                Diagnostic::error(format!("`{path}` has neither `value` nor `mean`"))
-                    .at(place, "no number of tokens")
-                    .with_help("write a number, or `{mean: 512}`"),
-            );
-            None
-        }
-        (Written::Present(value), _) => Some((value.value, serde_json::json!({ "value": value.value }))),
-        (_, Written::Present(mean)) => {
-            let mut form = serde_json::json!({ "mean": mean.value });
-            if let (Some(deviation), Some(form)) = (deviation.value(), form.as_object_mut()) {
-                form.insert("stddev".to_owned(), (*deviation).into());
-            }
-            Some((mean.value, form))
-        }
-        (Written::Faulty | Written::Absent, Written::Faulty | Written::Absent) => None,
-    };
-    keys.finish();
-    read
+    keys.only_item("datasets", dataset::dataset)
 }
 
 fn phases(keys: &mut Keys<'_>) -> Written<Vec<Phase>> {
     let mut phases = Vec::new();
-    let read = keys.items("phases", "a list of phases", |keys| phases.push(phase(keys)));
+    let read = keys.items("phases", "a list of phases", |keys| phases.push(phase::phase(keys)));
     match read {
         Written::Present(present) => {
             Written::Present(Spanned { key: present.key, span: present.span, value: phases })
@@ -528,105 +319,6 @@ fn phases(keys: &mut Keys<'_>) -> Written<Vec<Phase>> {
         Written::Absent => Written::Absent,
         Written::Faulty => Written::Faulty,
     }
-}
-
-fn phase(mut keys: Keys<'_>) -> Phase {
-    let (place, path) = (keys.place(), keys.path().to_owned());
-    let name = keys.key("name").text_or_empty();
-    require(&mut keys, &name, "name");
-    let kind = keys.key("kind").or_null().word(Words {
-        known: &[("warmup", PhaseKind::Warmup), ("profiling", PhaseKind::Profiling)],
-        not_yet: &[],
-        spelling: Spelling::Exact,
-    });
-    let load = keys.key("type").word(Words {
-        known: &[("concurrency", LoadKind::Concurrency), ("poisson", LoadKind::Poisson)],
-        not_yet: &["gamma", "constant", "user_centric", "fixed_schedule"],
-        spelling: Spelling::Exact,
-    });
-    if load.is_absent() {
-        let fault = Diagnostic::error(format!("`{path}.type` is missing"))
-            .at(place.clone(), "this phase has no type")
-            .with_help("write `type: concurrency` (closed loop) or `type: poisson` (open loop)");
-        keys.fault(fault);
-    }
-    let exclude_from_results = keys.key("exclude_from_results").or_null().switch();
-    let requests = keys.key("requests").or_null().whole(1..=REQUESTS_MAX);
-    let duration_s = keys.key("duration").or_null().duration_s(Bound::Above(0.0));
-    // Without a cap an open loop is well defined, a closed loop is not.
-    let closed = load.value() == Some(&LoadKind::Concurrency);
-    let concurrency = keys.key("concurrency");
-    let concurrency = if closed { concurrency } else { concurrency.or_null() }.whole(1..=u32::MAX);
-    let grace_s = keys.key("grace_period").or_null().duration_s(Bound::AtLeast(0.0));
-    let cancellation = keys.key("cancellation").or_null().section(cancellation);
-    let seamless = keys.key("seamless").switch();
-    // A stop rule that is refused is a stop rule all the same.
-    let requests = if keys.not_yet(&["sessions"]) { Written::Faulty } else { requests };
-    keys.not_yet(&[
-        "concurrency_ramp",
-        "prefill_concurrency",
-        "prefill_ramp",
-        "sla",
-        "failed_request_threshold",
-        "timing_mode",
-        "trajectory_start_min_ratio",
-        "trajectory_start_max_ratio",
-        "system_idle_gap_cap_seconds",
-        "agentic_cache_warmup_duration",
-        "agentic_warmup_grace_period",
-        "adaptive_sustain_duration",
-    ]);
-    keys.not_yet_unless_false(&["adaptive_scale", "burst_phase_starts"]);
-    let mut rate_per_s = Written::Absent;
-    match load.value() {
-        Some(LoadKind::Concurrency) => {
-            keys.foreign(&["rate", "rate_ramp", "rate_series", "smoothness"], "concurrency");
-            keys.foreign(FOREIGN_TO_BOTH, "concurrency");
-        }
-        Some(LoadKind::Poisson) => {
-            rate_per_s = keys.key("rate").or_null().number(Bound::PositiveFinite);
-            keys.not_yet(&["rate_ramp"]);
-            if keys.not_yet(&["rate_series"]) {
-                rate_per_s = Written::Faulty;
-            }
-            keys.foreign(&["smoothness"], "poisson");
-            keys.foreign(FOREIGN_TO_BOTH, "poisson");
-        }
-        // Which keys belong here is not known.
-        None => keys.forgive(),
-    }
-    if load.value().is_some() {
-        keys.finish();
-    }
-    Phase {
-        place,
-        path,
-        name,
-        kind,
-        load,
-        exclude_from_results,
-        requests,
-        duration_s,
-        concurrency,
-        grace_s,
-        cancellation,
-        seamless,
-        rate_per_s,
-    }
-}
-
-/// What a file may ask for at most: AIPerf's own counters end there.
-const REQUESTS_MAX: u64 = (1 << 63) - 1;
-
-/// Keys of the types that phasor does not support yet.
-const FOREIGN_TO_BOTH: &[&str] = &["users", "auto_offset", "start_offset", "end_offset"];
-
-fn cancellation(mut keys: Keys<'_>) -> Cancellation {
-    let rate_percent = keys.key("rate").number(Bound::Within(0.0, 100.0));
-    require(&mut keys, &rate_percent, "rate");
-    let delay_s = keys.key("delay").seconds(Bound::AtLeast(0.0));
-    keys.finish();
-    Cancellation { rate_percent, delay_s }
 }
 
 fn artifacts(mut keys: Keys<'_>) -> Artifacts {
