@@ -220,7 +220,7 @@ fn load(arguments: &ProfileArguments) -> Option<Config> {
 }
 
 fn build_dataset(config: &Config) -> anyhow::Result<Dataset> {
-    Ok(synthetic::synthetic(config)?)
+    Ok(synthetic(config)?)
 }
 
 /// Starts the built-in server and turns the load to it.
