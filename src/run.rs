@@ -134,7 +134,11 @@ pub enum RunError {
 }
 
 /// Runs `config` from the first phase to the last file.
-pub fn conduct(config: &Config, dataset: Arc<Dataset>, options: &RunOptions) -> Result<RunOutcome, RunError> {
+pub fn conduct(
+    config: &Config,
+    dataset: &Arc<Dataset>,
+    options: &RunOptions,
+) -> Result<RunOutcome, RunError> {
     if config.phases.len() > PHASES_MAX {
         return Err(RunError::TooManyPhases { count: config.phases.len() });
     }
@@ -145,16 +149,16 @@ pub fn conduct(config: &Config, dataset: Arc<Dataset>, options: &RunOptions) -> 
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
     let connections = limits::prepare(u64::from(shards), peak)? / ends;
 
-    artifact::inputs::write_inputs(&options.directory, &dataset).map_err(|failure| RunError::Artifact {
+    artifact::inputs::write_inputs(&options.directory, dataset).map_err(|failure| RunError::Artifact {
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
     let record_path = options.directory.join("profile_export.jsonl");
-    let lines = RecordLines::new(config, &dataset, options.clock);
+    let lines = RecordLines::new(config, dataset, options.clock);
     let (recorder, ports) = Recorder::start(&record_path, lines, usize::from(shards))
         .map_err(|source| RunError::Artifact { path: record_path.display().to_string(), source })?;
 
-    let team = Team::start(&plan, &dataset, addresses, connections, ports, options)?;
+    let team = Team::start(&plan, dataset, &addresses, connections, ports, options)?;
     let gathered = team.conduct(&plan, options);
     let recorded = recorder.finish();
 
@@ -166,7 +170,7 @@ pub fn conduct(config: &Config, dataset: Arc<Dataset>, options: &RunOptions) -> 
     }
     let run = FinishedRun {
         config,
-        dataset: &dataset,
+        dataset,
         clock: options.clock,
         benchmark_id: format!("{:012x}", fastrand::u64(..) >> 16),
         cli_command: options.cli_command.clone(),
@@ -239,7 +243,7 @@ impl Team {
     fn start(
         plan: &Arc<Plan>,
         dataset: &Arc<Dataset>,
-        addresses: Vec<SocketAddr>,
+        addresses: &[SocketAddr],
         connections: u64,
         ports: Vec<RecordPort>,
         options: &RunOptions,
@@ -268,7 +272,7 @@ impl Team {
                 engine,
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),
                 shard: number,
-                addresses: addresses.clone(),
+                addresses: addresses.to_vec(),
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,
@@ -314,7 +318,7 @@ impl Team {
                     display.tick(plan, clock.now());
                     let Some(of_phase) = parts.get_mut(usize::from(part.phase)) else { continue };
                     let index = part.phase;
-                    of_phase.push(part);
+                    of_phase.push(*part);
                     if of_phase.len() == shards {
                         let finished = finish_phase(plan, index, std::mem::take(of_phase));
                         if let Some(finished) = finished {

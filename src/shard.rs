@@ -6,14 +6,15 @@
 
 pub mod barrier;
 pub mod driver;
+pub mod meter;
 pub mod ring;
 #[expect(unsafe_code, reason = "the one place that talks to the kernel's shared memory")]
 pub mod sys;
 
-use crate::shard::driver::Cost;
 use crate::shard::driver::Driver;
 use crate::shard::driver::Message;
 use crate::shard::driver::Shard;
+use crate::shard::meter::Cost;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingOptions;
 

@@ -129,7 +129,9 @@ impl FromStr for CpuList {
             match bounds {
                 Some((low, high)) if low <= high && high < CPUS_MAX => cpus.extend(low..=high),
                 Some(_) | None => {
-                    return Err(format!("`{part}` is no core or range of cores: expected a list such as 2,3 or 2-5"));
+                    return Err(format!(
+                        "`{part}` is no core or range of cores: expected a list such as 2,3 or 2-5"
+                    ));
                 }
             }
         }
@@ -181,7 +183,7 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
         interrupt,
         clock,
     };
-    let outcome = run::conduct(&config, dataset, &options)?;
+    let outcome = run::conduct(&config, &dataset, &options)?;
     if let Some(mock) = mock {
         mock.stop().context("the built-in server's log is not whole")?;
     }

@@ -11,6 +11,8 @@ use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
+use crate::shard::meter::Cost;
+use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
@@ -31,12 +33,6 @@ pub const WAIT_MAX: Nanos = Nanos::from_micros(500);
 
 /// Most completions taken between two looks at the schedule.
 pub const REAP_BATCH: usize = 128;
-
-/// First guess of how late the kernel wakes a waiting shard; the loop learns the real figure.
-const WAKE_ERROR_FIRST: Nanos = Nanos::from_micros(60);
-
-/// The spin before a due time is never longer than this.
-const SPIN_WINDOW_MAX: Nanos = Nanos::from_micros(200);
 
 /// What a shard does while it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +60,7 @@ pub enum Message {
         fault: Option<ShardFault>,
     },
     /// A phase has closed on the shard.
-    Phase(ClosedPhase),
+    Phase(Box<ClosedPhase>),
 }
 
 /// Why a shard ended before its phases did.
@@ -95,15 +91,6 @@ pub struct ClosedPhase {
     pub interrupted: bool,
     /// The numbers, moved out of the shard.
     pub tally: PhaseTally,
-}
-
-/// What driving cost a shard.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cost {
-    /// Share of the time that the loop neither waited nor spun idle, 0 to 1.
-    pub busy_share: f64,
-    /// Longest time from one look at the ring to the next.
-    pub longest_gap: Nanos,
 }
 
 /// Live counts that anybody may read.
@@ -182,17 +169,7 @@ pub(super) struct Driver {
     next_phase: u16,
     closed_phases: u16,
     interrupted: bool,
-    wake_error: Nanos,
     meter: Meter,
-}
-
-/// Accounts for the loop's time.
-#[derive(Debug)]
-struct Meter {
-    started: Stamp,
-    waited: Nanos,
-    last_look: Stamp,
-    longest_gap: Nanos,
 }
 
 impl Driver {
@@ -207,8 +184,7 @@ impl Driver {
             next_phase: 0,
             closed_phases: 0,
             interrupted: false,
-            wake_error: WAKE_ERROR_FIRST,
-            meter: Meter { started: now, waited: Nanos::ZERO, last_look: now, longest_gap: Nanos::ZERO },
+            meter: Meter::new(now),
         }
     }
 
@@ -216,9 +192,7 @@ impl Driver {
     pub(super) async fn run(mut self) {
         let fault = self.turn_until_done().await.err();
         self.close_down();
-        let elapsed = self.shard.clock.now().since(self.meter.started).as_secs_f64();
-        let busy_share = if elapsed > 0.0 { 1.0 - self.meter.waited.as_secs_f64() / elapsed } else { 0.0 };
-        let cost = Cost { busy_share: busy_share.clamp(0.0, 1.0), longest_gap: self.meter.longest_gap };
+        let cost = self.meter.cost(self.shard.clock.now());
         let records_lost = self.shard.engine.records_lost();
         let shard = self.shard.shard;
         // The conductor is gone only when the process is about to end.
@@ -311,31 +285,30 @@ impl Driver {
         self.sockets.get(connection.index as usize).copied().flatten()
     }
 
-    /// Waits for a completion, no longer than to what is due. Tells whether it waited in the kernel.
+    /// Waits for a completion, no longer than to what is due: in the kernel as long as that is safe, then
+    /// spinning. Tells whether it waited in the kernel.
     fn wait(&mut self) -> Result<bool, ShardFault> {
         let clock = self.shard.clock;
         let now = clock.now();
-        self.meter.longest_gap = self.meter.longest_gap.max(now.since(self.meter.last_look));
+        self.meter.look(now);
         let limit = if self.watches_for_start() { WATCH } else { WAIT_MAX };
         let latest = now.plus(limit).min(self.shard.engine.poll_timeout().unwrap_or(Stamp::NEVER));
         let window = match self.shard.idle {
-            Idle::Sleep => self.spin_window(),
-            Idle::Spin if self.shard.engine.in_flight() > 0 => WAIT_MAX,
-            Idle::Spin => self.spin_window(),
+            Idle::Sleep | Idle::Spin => self.meter.spin_window(),
             Idle::Yield => Nanos::ZERO,
         };
-        let sleep_until = match self.shard.engine.poll_due() {
-            Some(due) => latest.min(due.minus(window)),
-            None if self.shard.idle == Idle::Spin && self.shard.engine.in_flight() > 0 => now,
-            None => latest,
+        let sleep_until = if self.shard.idle == Idle::Spin && self.shard.engine.in_flight() > 0 {
+            now
+        } else {
+            let due = self.shard.engine.poll_due().unwrap_or(Stamp::NEVER);
+            latest.min(due.minus(window))
         };
         let sleeps = sleep_until > now && !self.ring.ready();
         if sleeps {
             self.ring.enter(Wait::AtMost(sleep_until.since(now)))?;
             let woken = clock.now();
-            self.learn_wake_error(woken, sleep_until);
-            self.meter.waited.0 += woken.since(now).0;
-            self.meter.last_look = woken;
+            self.meter.learn_wake_error(woken, sleep_until);
+            self.meter.waited(now, woken);
         } else {
             self.ring.enter(Wait::No)?;
             let begun = clock.now();
@@ -344,8 +317,7 @@ impl Driver {
                 std::hint::spin_loop();
                 at = clock.now();
             }
-            self.meter.waited.0 += at.since(begun).0;
-            self.meter.last_look = at;
+            self.meter.waited(begun, at);
             self.ring.enter(Wait::No)?;
         }
         Ok(sleeps)
@@ -355,24 +327,6 @@ impl Driver {
     fn watches_for_start(&self) -> bool {
         self.next_phase < self.shard.phases
             && self.begun.iter().all(|begun| begun.sending_ended > begun.started)
-    }
-
-    /// How long before a due time the kernel's sleep must end.
-    fn spin_window(&self) -> Nanos {
-        Nanos(self.wake_error.0 * 2).min(SPIN_WINDOW_MAX)
-    }
-
-    /// A sleep that ran to its end shows how late the kernel wakes this thread: a moving average that
-    /// follows a worse figure at once and forgets it slowly.
-    fn learn_wake_error(&mut self, woken: Stamp, until: Stamp) {
-        if woken >= until {
-            let error = woken.since(until).min(SPIN_WINDOW_MAX);
-            self.wake_error = if error > self.wake_error {
-                Nanos(u64::midpoint(self.wake_error.0, error.0))
-            } else {
-                Nanos((self.wake_error.0 * 63 + error.0) / 64)
-            };
-        }
     }
 
     fn reap(&mut self) {
@@ -443,7 +397,7 @@ impl Driver {
         self.closed_phases += 1;
         self.shard.barrier.arrive_closed(phase, now);
         self.hand_over_records(true);
-        let _ = self.shard.messages.send(Message::Phase(ClosedPhase {
+        let _ = self.shard.messages.send(Message::Phase(Box::new(ClosedPhase {
             shard: self.shard.shard,
             phase,
             started: begun.started,
@@ -451,7 +405,7 @@ impl Driver {
             closed: closed.max(begun.sending_ended),
             interrupted: self.interrupted,
             tally,
-        }));
+        })));
     }
 
     /// Gives the writer what has gathered: half a batch, or everything when a phase has closed.

@@ -491,7 +491,8 @@ impl World {
         }
         let breaks_off = self.chance(faults.truncate);
         let resets = !breaks_off && self.chance(faults.reset_late);
-        let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let head =
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         self.deliver(shard, id, ttft, head);
         let mut at = ttft;
         for token in 0..self.sim.tokens {
