@@ -24,8 +24,6 @@ enum Form {
 /// What is to be done about an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Everything has been written.
-    Done,
     /// Write now.
     Write,
     /// Nothing to do before this.
@@ -119,11 +117,13 @@ impl Answer {
         }
     }
 
-    /// What to do at `now`.
+    /// Whether everything has been written.
+    pub(super) fn done(&self) -> bool {
+        self.written >= self.messages_until
+    }
+
+    /// What to do at `now`, unless all is done.
     pub(super) fn step(&self, now: Stamp) -> Step {
-        if self.written == self.messages_until {
-            return Step::Done;
-        }
         let due = if self.slow_head() {
             self.arrival.plus(Nanos(SLOW_BYTE.0 * self.head_written as u64))
         } else {
@@ -254,9 +254,8 @@ mod tests {
         let model = Model::new(b"m", 1);
         let [ttft, itl] = [Delay::Fixed(Nanos(1_000)), Delay::Fixed(Nanos(100))];
         let (mut found, mut now, mut scratch) = (Vec::new(), answer.arrival, Vec::new());
-        loop {
+        while !answer.done() {
             match answer.step(now) {
-                Step::Done => return found,
                 Step::WaitUntil(due) => now = due.plus(late),
                 Step::Write => {
                     let mut out = Vec::new();
@@ -265,6 +264,7 @@ mod tests {
                 }
             }
         }
+        found
     }
 
     #[test]

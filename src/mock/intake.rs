@@ -308,7 +308,8 @@ mod tests {
         let mut text =
             "POST /v1/chat/completions?x=1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned();
         for chunk in body.as_bytes().chunks(size) {
-            text += &format!("{:x};extension=1\r\n{}\r\n", chunk.len(), String::from_utf8_lossy(chunk));
+            let chunk = String::from_utf8_lossy(chunk);
+            text = format!("{text}{:x};extension=1\r\n{chunk}\r\n", chunk.len());
         }
         text + "0\r\nTrailer: yes\r\n\r\n"
     }

@@ -21,16 +21,19 @@ pub(super) struct Identity {
     pub(super) created_s: u64,
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// Length of a rendered identity.
 const IDENTITY_BYTES: usize = 86;
 const IDENTITY: &[u8; IDENTITY_BYTES] =
     b"\"id\":\"chatcmpl-0000000000000000\",\"object\":\"chat.completion.chunk\",\"created\":0000000000";
 
 impl Identity {
+    #[expect(clippy::cast_possible_truncation, reason = "digits are cut out on purpose")]
     fn render(self) -> [u8; IDENTITY_BYTES] {
         let mut bytes = *IDENTITY;
         for (place, digit) in bytes[15..31].iter_mut().enumerate() {
-            *digit = b"0123456789abcdef"[(self.id >> (60 - 4 * place)) as usize & 15];
+            *digit = HEX[usize::from((self.id >> (60 - 4 * place)) as u8 & 15)];
         }
         let mut rest = self.created_s;
         for digit in bytes[IDENTITY_BYTES - 10..].iter_mut().rev() {
@@ -327,7 +330,7 @@ impl Decimal {
 fn write_hex(out: &mut Vec<u8>, number: usize) {
     let digits = (usize::BITS - number.max(1).leading_zeros()).div_ceil(4);
     for place in (0..digits).rev() {
-        out.push(b"0123456789abcdef"[(number >> (4 * place)) & 15]);
+        out.push(HEX[(number >> (4 * place)) & 15]);
     }
 }
 

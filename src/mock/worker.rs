@@ -52,11 +52,26 @@ enum Stage {
     Hanging { arrival: Stamp },
     /// Waiting for a request.
     Idle,
-    /// A short answer is on its way; then the connection closes or goes on.
-    Replying { close: bool },
+    /// The end of an answer is on its way.
+    Replying(Then),
+}
+
+/// What becomes of a connection when its answer has been sent.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    Close,
+    Continue,
+    Reset,
+}
+
+impl Then {
+    fn close_if(close: bool) -> Self {
+        if close { Self::Close } else { Self::Continue }
+    }
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that change independently of each other")]
 struct Connection {
     socket: SocketId,
     stage: Stage,
@@ -181,7 +196,6 @@ impl Worker {
                 }
                 Event::Ended { socket, .. } => (socket, &|connection| connection.ended = true),
                 Event::Sent { socket, result: Ok(_) } => (socket, &|connection| connection.sending = false),
-                // A send that failed stays unfinished: the client did not get it.
                 Event::Sent { socket, result: Err(_) } => (socket, &|connection| connection.ended = true),
                 Event::Closed { .. } | Event::Connected { .. } => return,
             };
@@ -232,16 +246,6 @@ impl Worker {
             }
             match connection.stage {
                 Stage::Answering(answer) => match answer.step(self.shared.clock.now()) {
-                    Step::Done => {
-                        let outcome = answer.outcome();
-                        self.end(index, outcome);
-                        match outcome {
-                            Outcome::Reset => self.hang_up(index, Ring::reset),
-                            Outcome::Truncated => self.hang_up(index, Ring::close),
-                            _ if answer.close => self.hang_up(index, Ring::close),
-                            _ => self.connections[index].stage = Stage::Idle,
-                        }
-                    }
                     Step::Write => self.write(index, answer),
                     Step::WaitUntil(due) => {
                         self.arm(index, due);
@@ -264,8 +268,9 @@ impl Worker {
                         return;
                     }
                 }
-                Stage::Replying { close: true } => self.hang_up(index, Ring::close),
-                Stage::Replying { close: false } => connection.stage = Stage::Idle,
+                Stage::Replying(Then::Close) => self.hang_up(index, Ring::close),
+                Stage::Replying(Then::Continue) => connection.stage = Stage::Idle,
+                Stage::Replying(Then::Reset) => self.hang_up(index, Ring::reset),
             }
         }
     }
@@ -396,9 +401,25 @@ impl Worker {
         let model = &models[answer.model];
         ring.send(connection.socket, |out| answer.write(out, scratch, model, &mut pace), 0..0);
         connection.stage = Stage::Answering(answer);
-        match answer.step(now) {
-            Step::Done | Step::Write => {}
-            Step::WaitUntil(due) => self.arm(index, due),
+        if answer.done() {
+            // Counted before the kernel has it, so that whoever has read an answer finds it counted.
+            let outcome = answer.outcome();
+            self.end(index, outcome);
+            self.connections[index].stage = Stage::Replying(match outcome {
+                Outcome::Reset => Then::Reset,
+                Outcome::Truncated => Then::Close,
+                Outcome::Cancelled
+                | Outcome::Garbage
+                | Outcome::Hang
+                | Outcome::Invalid
+                | Outcome::Ok
+                | Outcome::Refused
+                | Outcome::SlowHeaders
+                | Outcome::Status
+                | Outcome::Stopped => Then::close_if(answer.close),
+            });
+        } else if let Step::WaitUntil(due) = answer.step(now) {
+            self.arm(index, due);
         }
     }
 
@@ -414,7 +435,7 @@ impl Worker {
     fn reply(&mut self, index: usize, close: bool, write: impl FnOnce(&mut Vec<u8>)) {
         let connection = &mut self.connections[index];
         connection.sending = true;
-        connection.stage = Stage::Replying { close };
+        connection.stage = Stage::Replying(Then::close_if(close));
         self.ring.send(connection.socket, write, 0..0);
     }
 
@@ -444,14 +465,9 @@ impl Worker {
 
     /// The client has gone.
     fn leave(&mut self, index: usize) {
-        let connection = &self.connections[index];
-        let outcome = match connection.stage {
-            // All was written before the client left.
-            Stage::Answering(answer) if !connection.sending && answer.step(Stamp::ORIGIN) == Step::Done => {
-                answer.outcome()
-            }
+        let outcome = match self.connections[index].stage {
             Stage::Hanging { .. } => Outcome::Hang,
-            Stage::Answering(_) | Stage::Fresh | Stage::Gone | Stage::Idle | Stage::Replying { .. } => {
+            Stage::Answering(_) | Stage::Fresh | Stage::Gone | Stage::Idle | Stage::Replying(_) => {
                 Outcome::Cancelled
             }
         };
@@ -484,7 +500,7 @@ impl Worker {
                 self.tally().waiting.subtract(1);
                 self.count(index, arrival, None, None, outcome);
             }
-            Stage::Fresh | Stage::Gone | Stage::Idle | Stage::Replying { .. } => {}
+            Stage::Fresh | Stage::Gone | Stage::Idle | Stage::Replying(_) => {}
         }
     }
 
