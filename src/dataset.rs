@@ -3,8 +3,13 @@
 //! Bodies lie end to end in one shared block, so that a send names a range of it and copies nothing.
 //! It measures no time and knows no phase.
 
+mod synthetic;
+pub mod words;
+
 use std::ops::Range;
 use std::sync::Arc;
+
+pub use synthetic::{BLOCK_BYTES_MAX, DatasetError, synthetic};
 
 /// What is sent, in dataset order.
 #[derive(Clone, Debug)]

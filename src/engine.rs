@@ -1,1 +1,515 @@
-//! (to be written)
+//! One shard as a state machine: events come in through `handle_*`, intent goes out through `poll_*`, and
+//! `now` is always an argument.
+//!
+//! The engine owns the bookkeeping of phases, slots, connections and timers of one shard, and fills the
+//! tallies. It has no clock, no socket and no thread; the shard's driver feeds it, tests feed it from a
+//! simulated server in virtual time (`tests/sim.rs`).
+//!
+//! After any `handle_*` call: drain [`Engine::poll_action`] and [`Engine::poll_event`], then wait no longer
+//! than to [`Engine::poll_timeout`] before calling [`Engine::handle_timeout`] again.
+//!
+//! Invariants, checked when a phase closes: every request sent ends exactly once; planned = sent + dropped;
+//! sent = ok + failed + cancelled + abandoned. Nothing is recorded for a phase after its close, and a late
+//! answer counts for the phase that sent it.
+
+mod chain;
+mod connection;
+mod exchange;
+mod phase;
+
+pub use connection::ConnectionId;
+pub use phase::{PhaseEvent, PhaseStart};
+
+use crate::dataset::Dataset;
+use crate::engine::chain::{Chain, Links};
+use crate::engine::connection::{Connections, State};
+use crate::engine::exchange::Fate;
+use crate::engine::phase::{LivePhase, PhaseState, Source};
+use crate::measure::{Outcome, PhaseTally, RecordBatch, tally};
+use crate::plan::{Plan, Shared};
+use crate::schedule::Share;
+use crate::time::{Nanos, Stamp};
+use crate::wire::RequestTemplate;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How soon a request that waits for the process to be below its cap tries again.
+pub const BLOCKED_RETRY: Nanos = Nanos::from_micros(20);
+
+/// Most arrivals issued in one [`Engine::handle_timeout`], so that replies are not kept waiting behind a
+/// backlog.
+pub const ISSUE_BATCH: usize = 256;
+
+/// An arrival older than this when its phase ends is dropped as late instead of being sent after the end.
+pub const LATE_AT_END_MAX: Nanos = Nanos::from_millis(1_000);
+
+/// What the engine wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Close a connection; answered by [`Engine::handle_gone`].
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Establish a connection; answered by [`Engine::handle_connected`].
+    Connect {
+        /// The connection.
+        connection: ConnectionId,
+        /// Which URL to connect to.
+        url: u16,
+    },
+    /// Send a request; answered by [`Engine::handle_sent`].
+    Send(Send),
+}
+
+/// A request to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Send {
+    /// The connection to send it on.
+    pub connection: ConnectionId,
+    /// The URL, whose head template applies.
+    pub url: u16,
+    /// UUID of the request.
+    pub request_id: u128,
+    /// UUID of its session.
+    pub correlation_id: u128,
+    /// Where its body lies in the dataset's block.
+    pub body: Range<usize>,
+}
+
+/// What an engine is made from.
+#[derive(Debug)]
+pub struct EngineOptions {
+    /// The run.
+    pub plan: Arc<Plan>,
+    /// The counters shared with the other shards.
+    pub shared: Arc<Shared>,
+    /// What is sent.
+    pub dataset: Arc<Dataset>,
+    /// Which part of the run this shard drives.
+    pub share: Share,
+    /// Most connections at once.
+    pub connections_max: usize,
+    /// Exact samples kept per metric and phase.
+    pub samples_max: usize,
+    /// Requests per record batch.
+    pub batch_records: usize,
+    /// Seed of the request identifiers.
+    pub identifier_seed: u64,
+}
+
+/// Counts for the progress line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LiveCounts {
+    /// Requests sent so far by the phases that are live.
+    pub sent: u64,
+    /// Of those, ended well.
+    pub ok: u64,
+    /// Of those, failed or cancelled.
+    pub errors: u64,
+    /// In flight.
+    pub in_flight: u64,
+}
+
+/// One shard's state machine. See the module's page for the contract.
+#[derive(Debug)]
+pub struct Engine {
+    plan: Arc<Plan>,
+    shared: Arc<Shared>,
+    dataset: Arc<Dataset>,
+    share: Share,
+    templates: Vec<RequestTemplate>,
+    samples_max: usize,
+    connections: Connections,
+    /// Connections that carry an exchange, oldest exchange first.
+    ages: Chain,
+    age_links: Links,
+    cancel_links: Links,
+    live: Vec<LivePhase>,
+    actions: VecDeque<Action>,
+    events: VecDeque<PhaseEvent>,
+    identifiers: fastrand::Rng,
+    batch: RecordBatch,
+    records_lost: u64,
+    now: Stamp,
+    interrupted: bool,
+}
+
+impl Engine {
+    /// A shard with no phase begun.
+    pub fn new(options: EngineOptions) -> Self {
+        Self {
+            templates: options
+                .plan
+                .urls
+                .iter()
+                .map(|url| RequestTemplate::new(url, options.plan.streaming))
+                .collect(),
+            connections: Connections::new(options.plan.urls.len(), options.connections_max),
+            plan: options.plan,
+            shared: options.shared,
+            dataset: options.dataset,
+            share: options.share,
+            samples_max: options.samples_max,
+            ages: Chain::default(),
+            age_links: Links::default(),
+            cancel_links: Links::default(),
+            live: Vec::new(),
+            actions: VecDeque::with_capacity(ISSUE_BATCH),
+            events: VecDeque::new(),
+            identifiers: fastrand::Rng::with_seed(options.identifier_seed),
+            batch: RecordBatch::with_capacity(options.batch_records),
+            records_lost: 0,
+            now: Stamp::ORIGIN,
+            interrupted: false,
+        }
+    }
+
+    /// Begins phase `index` of the plan, which starts at `start.at`. Phases are begun in order; the one
+    /// before must have stopped sending (seamless) or closed.
+    pub fn begin_phase(&mut self, index: u16, start: PhaseStart) {
+        let Some(plan) = self.plan.phase(index) else { return };
+        debug_assert!(self.live.iter().all(|phase| phase.state >= PhaseState::Draining));
+        let tally = PhaseTally::new(self.samples_max);
+        let mut phase = LivePhase::new(plan.clone(), start, self.share, tally);
+        if self.interrupted {
+            phase.state = PhaseState::Closed;
+            phase.sending_ended = start.at;
+            self.events.push_back(PhaseEvent::Closed { phase: index, at: start.at });
+        }
+        self.live.push(phase);
+    }
+
+    /// Time has passed: starts and ends phases, cancels, times out, sends what is due.
+    pub fn handle_timeout(&mut self, now: Stamp) {
+        self.now = now;
+        self.cancel_due(now);
+        self.time_out(now);
+        self.expire_idle(now);
+        for position in 0..self.live.len() {
+            self.advance_phase(position, now);
+        }
+    }
+
+    /// The run is to end now: nothing more is sent, what is in flight is abandoned, every phase closes.
+    pub fn handle_interrupt(&mut self, now: Stamp) {
+        self.now = now;
+        self.interrupted = true;
+        for position in 0..self.live.len() {
+            if self.live[position].state < PhaseState::Draining {
+                self.end_sending(position, now, true);
+            }
+            self.abandon_in_flight(position, now);
+        }
+    }
+
+    /// The next thing to do. Call again until `None`.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The next edge in the life of a phase. Call again until `None`.
+    pub fn poll_event(&mut self) -> Option<PhaseEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Engine::handle_timeout`] must be called at the latest; a stamp in the past means at once.
+    pub fn poll_timeout(&mut self) -> Option<Stamp> {
+        let mut earliest = Stamp::NEVER;
+        let mut consider = |stamp: Option<Stamp>| earliest = earliest.min(stamp.unwrap_or(Stamp::NEVER));
+        for phase in &self.live {
+            match phase.state {
+                PhaseState::Waiting => consider(Some(phase.start.at)),
+                PhaseState::Sending => {
+                    consider(phase.next_arrival().map(|arrival| phase.start.at.plus(arrival.offset)));
+                    consider(phase.sending_end());
+                    consider(phase.blocked.then(|| self.now.plus(BLOCKED_RETRY)));
+                }
+                PhaseState::Draining => consider(phase.deadline()),
+                PhaseState::Closed => {}
+            }
+            if let (Some(slot), Some(cancellation)) = (phase.cancels.front(), phase.plan.cancellation) {
+                let written = self.connections.at(slot).record.written;
+                consider(written.map(|written| written.plus(cancellation.delay)));
+            }
+        }
+        if let (Some(slot), Some(timeout)) = (self.ages.front(), self.plan.timeout) {
+            consider(Some(self.connections.at(slot).record.issued.plus(timeout)));
+        }
+        if let Some((_, since)) = self.connections.oldest_idle() {
+            consider(Some(since.plus(self.plan.idle_lifetime)));
+        }
+        (earliest != Stamp::NEVER).then_some(earliest)
+    }
+
+    /// When the next request is due by plan: what the driver must be punctual for.
+    pub fn poll_due(&self) -> Option<Stamp> {
+        self.live
+            .iter()
+            .filter_map(|phase| match phase.state {
+                PhaseState::Waiting => Some(phase.start.at),
+                PhaseState::Sending => {
+                    phase.next_arrival().map(|arrival| phase.start.at.plus(arrival.offset))
+                }
+                PhaseState::Draining | PhaseState::Closed => None,
+            })
+            .min()
+    }
+
+    /// Takes the numbers of a phase that has closed. The engine forgets the phase.
+    ///
+    /// # Panics
+    /// When the phase's counters contradict each other: wrong numbers are worse than none.
+    pub fn take_tally(&mut self, phase: u16) -> Option<PhaseTally> {
+        let position =
+            self.live.iter().position(|live| live.plan.index == phase && live.state == PhaseState::Closed)?;
+        let live = self.live.remove(position);
+        if let Err(fault) = live.tally.check() {
+            panic!("phase `{}` on shard {}: {fault}", live.plan.name, self.share.shard());
+        }
+        Some(live.tally)
+    }
+
+    /// Whether the record batch is worth writing: at least half full.
+    pub fn records_ready(&self) -> bool {
+        self.batch.is_half_full()
+    }
+
+    /// Hands over the records so far and takes an empty batch for the next.
+    pub fn swap_records(&mut self, empty: RecordBatch) -> RecordBatch {
+        debug_assert!(empty.is_empty());
+        std::mem::replace(&mut self.batch, empty)
+    }
+
+    /// Counts a batch that could not be handed over as lost.
+    pub fn lose_records(&mut self, batch: &RecordBatch) {
+        self.records_lost += batch.len() as u64;
+    }
+
+    /// Appends the head of a request to `out`.
+    pub fn write_head(&self, send: &Send, out: &mut Vec<u8>) {
+        if let Some(template) = self.templates.get(usize::from(send.url)) {
+            template.render(out, send.request_id, send.correlation_id, send.body.len());
+        }
+    }
+
+    /// The block that bodies are named in.
+    pub fn block(&self) -> Arc<[u8]> {
+        Arc::clone(self.dataset.block())
+    }
+
+    /// Requests in flight on this shard.
+    pub fn in_flight(&self) -> u64 {
+        self.live.iter().map(|phase| u64::from(phase.in_flight)).sum()
+    }
+
+    /// Records that found no room because no batch came back in time.
+    pub fn records_lost(&self) -> u64 {
+        self.records_lost
+    }
+
+    /// Counts over the phases that are live.
+    pub fn live_counts(&self) -> LiveCounts {
+        let mut counts = LiveCounts::default();
+        for phase in &self.live {
+            counts.sent += phase.sent;
+            counts.ok += phase.tally.counts().ok;
+            counts.errors += phase.tally.counts().errors();
+            counts.in_flight += u64::from(phase.in_flight);
+        }
+        counts
+    }
+
+    /// Connections that are not gone, idle and closing ones included.
+    pub fn connections_open(&self) -> usize {
+        self.connections.open()
+    }
+
+    /// Closes every idle connection: the run is over.
+    pub fn close_idle(&mut self) {
+        while let Some((slot, _)) = self.connections.oldest_idle() {
+            self.close(slot);
+        }
+    }
+
+    fn advance_phase(&mut self, position: usize, now: Stamp) {
+        let phase = &mut self.live[position];
+        if phase.state == PhaseState::Waiting && now >= phase.start.at {
+            phase.state = PhaseState::Sending;
+        }
+        if phase.state == PhaseState::Sending {
+            match phase.source {
+                Source::Closed { .. } => self.fill_slots(position, now),
+                Source::Open { .. } => self.send_due_arrivals(position, now),
+            }
+            self.check_sending_end(position, now);
+        }
+        let phase = &self.live[position];
+        if phase.state == PhaseState::Draining && phase.deadline().is_some_and(|deadline| now >= deadline) {
+            self.abandon_in_flight(position, now);
+        }
+    }
+
+    /// Closed loop: every free slot sends.
+    fn fill_slots(&mut self, position: usize, now: Stamp) {
+        loop {
+            let phase = &mut self.live[position];
+            phase.blocked = false;
+            let past_end = phase.sending_end().is_some_and(|end| now >= end);
+            let Source::Closed { free } = &mut phase.source else { return };
+            if phase.state != PhaseState::Sending || *free == 0 || past_end {
+                return;
+            }
+            if !self.connections.has_room() {
+                // Closing connections hold the table's last slots; they are gone in a moment.
+                phase.blocked = true;
+                return;
+            }
+            if phase.plan.counted && !self.shared.in_flight.enter(phase.plan.in_flight_max) {
+                phase.blocked = true;
+                return;
+            }
+            let ticket = self.shared.ticket(phase.plan.index);
+            let Some(number) = ticket.take(phase.plan.stop.requests) else {
+                if phase.plan.counted {
+                    self.shared.in_flight.leave();
+                }
+                return;
+            };
+            *free -= 1;
+            self.issue(position, now, now, number);
+        }
+    }
+
+    /// Open loop: every arrival that is due is sent, in order, however late; nothing is forgotten.
+    fn send_due_arrivals(&mut self, position: usize, now: Stamp) {
+        for _ in 0..ISSUE_BATCH {
+            let phase = &mut self.live[position];
+            let Some(arrival) = phase.next_arrival() else { return };
+            let due = phase.start.at.plus(arrival.offset);
+            if due > now {
+                return;
+            }
+            let past_end = phase.sending_end().is_some_and(|end| now >= end);
+            if past_end && now.since(due) > LATE_AT_END_MAX {
+                phase.tally.dropped(tally::Drop::Late);
+                phase.advance();
+                continue;
+            }
+            let by_ticket = phase.plan.numbered_by_ticket();
+            if phase.plan.counted && !self.shared.in_flight.enter(phase.plan.in_flight_max) {
+                // Beyond the count nothing is planned: such an arrival is not a lost one.
+                if !self.shared.ticket(phase.plan.index).exhausted(phase.plan.stop.requests) {
+                    phase.tally.dropped(tally::Drop::AtCapacity);
+                }
+                phase.advance();
+                continue;
+            }
+            let number = if by_ticket {
+                self.shared.ticket(phase.plan.index).take(phase.plan.stop.requests)
+            } else {
+                Some(arrival.index)
+            };
+            let Some(number) = number else {
+                if phase.plan.counted {
+                    self.shared.in_flight.leave();
+                }
+                return;
+            };
+            phase.advance();
+            self.issue(position, now, due, number);
+        }
+    }
+
+    fn check_sending_end(&mut self, position: usize, now: Stamp) {
+        let phase = &self.live[position];
+        let by_ticket = phase.plan.numbered_by_ticket()
+            && self.shared.ticket(phase.plan.index).exhausted(phase.plan.stop.requests);
+        if by_ticket || phase.counted_out {
+            self.end_sending(position, now, false);
+        } else if let Some(end) = phase.sending_end()
+            && now >= end
+            && phase.next_arrival().is_none()
+        {
+            self.end_sending(position, end, true);
+        }
+    }
+
+    fn end_sending(&mut self, position: usize, at: Stamp, by_time: bool) {
+        let phase = &mut self.live[position];
+        // A late client may have sent what was due before the end a little after it.
+        let at = at.max(phase.last_issued);
+        debug_assert!(phase.state < PhaseState::Draining);
+        phase.state = PhaseState::Draining;
+        phase.blocked = false;
+        phase.sending_ended = at;
+        self.events.push_back(PhaseEvent::SendingEnded {
+            phase: phase.plan.index,
+            at,
+            sent: phase.sent,
+            by_time,
+        });
+        self.close_if_drained(position, at);
+    }
+
+    fn close_if_drained(&mut self, position: usize, at: Stamp) {
+        let phase = &mut self.live[position];
+        if phase.state == PhaseState::Draining && phase.in_flight == 0 {
+            phase.state = PhaseState::Closed;
+            let at = at.max(phase.tally.last_end().unwrap_or(at));
+            self.events.push_back(PhaseEvent::Closed { phase: phase.plan.index, at });
+        }
+    }
+
+    /// Cuts every request of the phase that is in flight.
+    fn abandon_in_flight(&mut self, position: usize, now: Stamp) {
+        for slot in self.connections.in_flight_of(self.live[position].plan.index) {
+            self.connections.at(slot).record.ended = now;
+            self.finish(slot, now, Outcome::Abandoned, Fate::Close);
+        }
+    }
+
+    /// Cancels the requests whose delay has passed.
+    fn cancel_due(&mut self, now: Stamp) {
+        for position in 0..self.live.len() {
+            let Some(cancellation) = self.live[position].plan.cancellation else { continue };
+            while let Some(slot) = self.live[position].cancels.front() {
+                let written = self.connections.at(slot).record.written;
+                if written.is_none_or(|written| now < written.plus(cancellation.delay)) {
+                    break;
+                }
+                self.cancel(slot, now, cancellation.delay);
+            }
+        }
+    }
+
+    /// Fails the requests that are older than the endpoint's timeout.
+    fn time_out(&mut self, now: Stamp) {
+        let Some(timeout) = self.plan.timeout else { return };
+        while let Some(slot) = self.ages.front() {
+            if now < self.connections.at(slot).record.issued.plus(timeout) {
+                return;
+            }
+            self.fail_timed_out(slot, now);
+        }
+    }
+
+    fn expire_idle(&mut self, now: Stamp) {
+        while let Some((slot, since)) = self.connections.oldest_idle() {
+            if now < since.plus(self.plan.idle_lifetime) {
+                return;
+            }
+            self.close(slot);
+        }
+    }
+
+    fn close(&mut self, slot: u32) {
+        let connection = self.connections.id(slot);
+        let state = &mut self.connections.at(slot).state;
+        if *state != State::Closing {
+            *state = State::Closing;
+            self.actions.push_back(Action::Close { connection });
+        }
+    }
+}

@@ -1,1 +1,7 @@
-fn main() {}
+//! The phasor command.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    phasor::cli::main()
+}

@@ -114,3 +114,5 @@ impl Mock {
         todo!()
     }
 }
+impl Default for MockOptions { fn default() -> Self { Self{listen:"127.0.0.1:0".parse().unwrap(),threads:1,cpus:vec![],ttft:Delay::Fixed(Nanos(1)),itl:Delay::Fixed(Nanos(1)),default_tokens:16,tokens_per_chunk:1,writes:Writes::Whole,usage:true,faults:Faults::default(),arrival_log:None,seed:0} } }
+impl std::str::FromStr for Delay { type Err = String; fn from_str(_: &str) -> Result<Self, String> { todo!() } }

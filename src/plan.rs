@@ -9,6 +9,7 @@ use crate::config::Load;
 use crate::config::Phase;
 use crate::config::PhaseKind;
 use crate::config::StopRules;
+use crate::config::Url;
 use crate::rng::child_seed;
 use crate::schedule::InFlight;
 use crate::schedule::Ticket;
@@ -24,8 +25,8 @@ pub struct Plan {
     pub phases: Vec<PhasePlan>,
     /// Root of all seeded streams.
     pub seed: u64,
-    /// How many URLs requests go round.
-    pub urls: u16,
+    /// The URLs that requests go round, at least one.
+    pub urls: Vec<Url>,
     /// How many rows the dataset has.
     pub rows: u64,
     /// A request older than this has failed.
@@ -94,7 +95,7 @@ impl Plan {
         Self {
             phases,
             seed,
-            urls: u16::try_from(config.endpoint.urls.len()).unwrap_or(u16::MAX),
+            urls: config.endpoint.urls.clone(),
             rows: rows as u64,
             timeout: config.endpoint.timeout,
             idle_lifetime: IDLE_LIFETIME,
@@ -107,8 +108,8 @@ impl Plan {
         self.phases.get(usize::from(index))
     }
 
-    /// Most requests that one shard of `shards` can have in flight by plan, over phases that overlap;
-    /// `None` when an open loop has no cap.
+    /// Most requests in flight by plan, over all shards and overlapping phases; `None` when an open loop
+    /// has no cap.
     pub fn in_flight_peak(&self) -> Option<u64> {
         let limits: Option<Vec<u64>> = self.phases.iter().map(PhasePlan::concurrency).collect();
         let limits = limits?;

@@ -4,9 +4,24 @@
 //! never copied, an event that is split over two reads is carried over once. It owns no socket and reads
 //! no clock: what one [`ReplyDecoder::feed`] completes has arrived together and gets the caller's stamp.
 //! Any split of the same bytes gives the same sums (`tests/wire_properties.rs`).
+//!
+//! A reply flows through four readers, each a file:
+//!
+//! | reader | turns | into |
+//! |---|---|---|
+//! | `head` | status line and headers | how the body is framed and what it holds |
+//! | `body` | counted, chunked or close-delimited bytes | pieces of the body |
+//! | `sse` | pieces of a stream | the data of one message after another |
+//! | `delta` | the JSON of one message | whether it has content, and its usage |
 
+mod body;
+#[doc(hidden)]
+pub mod check;
+mod delta;
+mod head;
 pub mod reply;
 pub mod request;
+mod sse;
 
 pub use reply::{Fault, Fed, Progress, ReplyDecoder, Usage};
-pub use request::RequestTemplate;
+pub use request::{RequestTemplate, uuid_v4, write_uuid};

@@ -1,9 +1,256 @@
-//! Faults with their places.
+//! Faults with their places, drawn as a compiler draws them.
+//!
+//! A [`Diagnostic`] says what is wrong, where it stands and what to write instead; [`Diagnostics`] holds all
+//! that one file gave rise to, in file order. It judges nothing and prints nothing: the caller renders it.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+
+/// A range of bytes in the text of the file, start included, end excluded.
+pub type Span = Range<usize>;
+
+/// Most items drawn by one rendering; the rest is counted.
+pub const SHOWN_MAX: usize = 50;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// The file can be used, but the user may have meant something else.
+    Warning,
+}
+
+/// Whether a rendering carries terminal colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Plain text.
+    Never,
+    /// ANSI escape sequences.
+    Always,
+}
 
 /// One fault or doubt.
-#[derive(Clone, Debug)]
-pub struct Diagnostic {}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Error or warning.
+    pub severity: Severity,
+    /// What is wrong: names the key, what was expected and what was found.
+    pub message: String,
+    /// Where it stands; absent when the fault is not in the text (a file that cannot be read).
+    pub place: Option<Span>,
+    /// A few words beside the caret; may be empty.
+    pub label: String,
+    /// A second place that belongs to the fault, with a few words of its own.
+    pub context: Option<(Span, String)>,
+    /// What to write instead.
+    pub help: Option<String>,
+}
 
-/// Everything found wrong with one file.
+impl Diagnostic {
+    /// An error without a place; the other methods add to it.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            message: message.into(),
+            place: None,
+            label: String::new(),
+            context: None,
+            help: None,
+        }
+    }
+
+    /// A warning without a place.
+    pub fn warning(message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(message) }
+    }
+
+    /// The same at `place`, with `label` beside the caret.
+    pub fn at(self, place: Span, label: impl Into<String>) -> Self {
+        Self { place: Some(place), label: label.into(), ..self }
+    }
+
+    /// The same with a second place.
+    pub fn with_context(self, place: Span, label: impl Into<String>) -> Self {
+        Self { context: Some((place, label.into())), ..self }
+    }
+
+    /// The same with what to write instead.
+    pub fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+}
+
+/// Everything found wrong with one file, in file order.
 #[derive(Clone, Debug)]
-pub struct Diagnostics {}
+pub struct Diagnostics {
+    file_name: String,
+    text: Arc<str>,
+    items: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// No fault yet in `text`, which was read from `file_name`.
+    pub fn new(file_name: &str, text: &str) -> Self {
+        Self { file_name: file_name.to_owned(), text: text.into(), items: Vec::new() }
+    }
+
+    /// Adds one; its spans are clamped to the text, to whole characters and to their first line.
+    pub fn push(&mut self, mut diagnostic: Diagnostic) {
+        diagnostic.place = diagnostic.place.map(|span| self.first_line_of(&span));
+        diagnostic.context = diagnostic.context.map(|(span, label)| (self.first_line_of(&span), label));
+        let start = |item: &Diagnostic| item.place.as_ref().map_or(0, |span| span.start);
+        let position = self.items.partition_point(|item| start(item) <= start(&diagnostic));
+        self.items.insert(position, diagnostic);
+    }
+
+    /// Adds each of `diagnostics`.
+    pub fn extend(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+        diagnostics.into_iter().for_each(|diagnostic| self.push(diagnostic));
+    }
+
+    /// The same without the warnings.
+    pub fn without_warnings(mut self) -> Self {
+        self.items.retain(|item| item.severity == Severity::Error);
+        self
+    }
+
+    /// Whether there is neither error nor warning.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Whether there is an error among them.
+    pub fn has_errors(&self) -> bool {
+        self.errors().next().is_some()
+    }
+
+    /// All of them, in file order.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.items.iter()
+    }
+
+    /// The errors, in file order.
+    pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.items.iter().filter(|item| item.severity == Severity::Error)
+    }
+
+    /// The warnings, in file order.
+    pub fn warnings(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.items.iter().filter(|item| item.severity == Severity::Warning)
+    }
+
+    /// All of them as text for a terminal: file, line and column, the line itself, a caret, the help. Items
+    /// are parted by an empty line; there is no line end after the last one.
+    pub fn render(&self, colour: Colour) -> String {
+        let renderer = match colour {
+            Colour::Never => Renderer::plain(),
+            Colour::Always => Renderer::styled(),
+        };
+        let shown = self.items.iter().take(SHOWN_MAX);
+        let mut drawings: Vec<String> = shown.map(|item| renderer.render(&[self.group(item)])).collect();
+        if let Some(more) = self.items.len().checked_sub(SHOWN_MAX).filter(|more| *more > 0) {
+            drawings.push(format!("... and {more} more"));
+        }
+        drawings.join("\n\n")
+    }
+
+    fn group<'a>(&'a self, item: &'a Diagnostic) -> Group<'a> {
+        let level = match item.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let group = level.primary_title(item.message.as_str());
+        let group = match &item.place {
+            Some(place) => group.element(
+                Snippet::source(&*self.text)
+                    .path(self.file_name.as_str())
+                    .annotation(annotation(AnnotationKind::Primary, place, &item.label))
+                    .annotations(
+                        item.context
+                            .iter()
+                            .map(|(span, label)| annotation(AnnotationKind::Context, span, label)),
+                    ),
+            ),
+            None => group.element(Origin::path(self.file_name.as_str())),
+        };
+        match &item.help {
+            Some(help) => group.element(Level::HELP.message(help.as_str())),
+            None => group,
+        }
+    }
+
+    fn first_line_of(&self, span: &Span) -> Span {
+        let start = floor_boundary(&self.text, span.start);
+        let end = floor_boundary(&self.text, span.end).max(start);
+        let line = self.text.get(start..end).unwrap_or_default();
+        let length = line.find(['\n', '\r']).unwrap_or(line.len());
+        start..start + length
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.render(Colour::Never))
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+fn annotation<'a>(kind: AnnotationKind, span: &Span, label: &'a str) -> Annotation<'a> {
+    let annotation = kind.span(span.clone());
+    if label.is_empty() { annotation } else { annotation.label(label) }
+}
+
+fn floor_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_stand_in_file_order_whatever_the_order_of_finding() {
+        let mut diagnostics = Diagnostics::new("a.yaml", "one: 1\ntwo: 2\n");
+        diagnostics.push(Diagnostic::error("second").at(7..10, ""));
+        diagnostics.push(Diagnostic::warning("first").at(0..3, ""));
+        let messages: Vec<&str> = diagnostics.iter().map(|item| item.message.as_str()).collect();
+        assert_eq!(messages, ["first", "second"]);
+        assert_eq!(diagnostics.errors().count(), 1);
+        assert_eq!(diagnostics.warnings().count(), 1);
+        assert!(diagnostics.has_errors());
+    }
+
+    #[test]
+    fn a_span_that_is_out_of_place_is_drawn_all_the_same() {
+        let mut diagnostics = Diagnostics::new("a.yaml", "clé: \u{1}\t1\r\nb: 2");
+        for (start, end) in [(0, 900), (3, 4), (4, 3), (900, 901), (15, 15)] {
+            diagnostics.push(Diagnostic::error("odd").at(start..end, "here").with_help("none"));
+        }
+        assert!(diagnostics.render(Colour::Never).contains("a.yaml:1:"));
+        assert!(diagnostics.render(Colour::Always).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_is_too_much_to_draw_is_counted() {
+        let mut diagnostics = Diagnostics::new("a.yaml", "a: 1\n");
+        for _ in 0..SHOWN_MAX + 3 {
+            diagnostics.push(Diagnostic::error("again").at(0..1, ""));
+        }
+        let drawing = diagnostics.to_string();
+        assert_eq!(drawing.matches("error: again").count(), SHOWN_MAX);
+        assert!(drawing.ends_with("... and 3 more"), "{drawing}");
+    }
+
+    #[test]
+    fn a_fault_outside_the_text_names_the_file() {
+        let mut diagnostics = Diagnostics::new("gone.yaml", "");
+        diagnostics.push(Diagnostic::error("the file does not exist").with_help("check the path"));
+        let drawing = diagnostics.to_string();
+        assert!(drawing.contains("gone.yaml") && drawing.contains("check the path"), "{drawing}");
+    }
+}

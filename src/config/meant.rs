@@ -21,6 +21,21 @@ pub struct Config {
     pub input_config: serde_json::Value,
 }
 
+impl Config {
+    /// Turns the load to `address`; the request target stays. The config as shown in files follows.
+    pub fn redirect(&mut self, address: std::net::SocketAddr) {
+        for url in &mut self.endpoint.urls {
+            url.text = format!("http://{address}{}", url.target);
+            url.host = address.ip().to_string();
+            url.port = address.port();
+        }
+        let texts: Vec<&str> = self.endpoint.urls.iter().map(|url| url.text.as_str()).collect();
+        if let Some(urls) = self.input_config.pointer_mut("/endpoint/urls") {
+            *urls = serde_json::json!(texts);
+        }
+    }
+}
+
 /// The server under load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Endpoint {

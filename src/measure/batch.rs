@@ -38,6 +38,11 @@ impl RecordBatch {
         self.records.len() == self.records.capacity()
     }
 
+    /// Whether the batch is worth handing over.
+    pub fn is_half_full(&self) -> bool {
+        self.records.len() * 2 >= self.records.capacity()
+    }
+
     /// Requests in the batch.
     pub fn len(&self) -> usize {
         self.records.len()

@@ -163,6 +163,11 @@ impl From<Fault> for Failure {
             Fault::JsonArray => {
                 Self::exception(None, "AttributeError", "'list' object has no attribute 'get'")
             }
+            Fault::JsonScalar { type_name } => Self::exception(
+                None,
+                "AttributeError",
+                &format!("'{type_name}' object has no attribute 'get'"),
+            ),
             Fault::NoContent { any_message } => {
                 let text = if any_message {
                     "Invalid inference result: No responses with actual content were received from the server \

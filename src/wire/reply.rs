@@ -1,8 +1,72 @@
 //! One reply, fed as it arrives.
+//!
+//! The decoder carries bytes only when a head, an event or a text is split over reads; its one buffer is
+//! empty until then and is given back when an exceptional reply made it large. What is no event stream is
+//! one message, read when the body is whole. A fault of the content (an array for an object, nothing with
+//! content) is reported where the reply ends, so that the connection can be used again; an error event ends
+//! the reply where it stands.
+
+use std::mem;
+
+use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
+use crate::wire::delta::{self, Reading};
+use crate::wire::head::{self, Head, HeadEnd, Holds};
+use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
+
+/// Largest head, in bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a head that are looked at before it is whole: empty lines may come first.
+const BEGIN_BYTES: usize = 64;
+/// Largest text that is not an event stream, in bytes.
+const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What is kept of the body of an error status, in bytes; the rest is read and dropped.
+const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+/// A buffer larger than this is given back when the reply is over.
+const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
 /// Decodes the reply to one request on one connection; reset and used again for the next.
 #[derive(Debug, Default)]
-pub struct ReplyDecoder {}
+pub struct ReplyDecoder {
+    place: Place,
+    /// A head, an event or a text that is not whole yet.
+    carried: Vec<u8>,
+    /// Data of an event that does not stand in one piece.
+    scratch: Vec<u8>,
+    events: Events,
+    usage: Option<Usage>,
+    /// A fault of the content, reported where the reply ends.
+    content_fault: Option<Box<Fault>>,
+    any_message: bool,
+    any_content: bool,
+}
+
+/// What the next byte belongs to.
+#[derive(Debug)]
+enum Place {
+    Body(Body),
+    /// The reply is over, whatever it was.
+    Done,
+    Head {
+        end: HeadEnd,
+    },
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Head { end: HeadEnd::default() }
+    }
+}
+
+#[derive(Debug)]
+struct Body {
+    framing: Framing,
+    holds: Holds,
+    keeps_alive: bool,
+    /// The text stood whole in the caller's buffer and was read there.
+    read_in_place: bool,
+    /// Status and reason of an error.
+    error: Option<Box<(u16, String)>>,
+}
 
 /// What one feed brought.
 #[derive(Debug)]
@@ -19,6 +83,19 @@ pub struct Fed {
     pub outputs: u32,
     /// Where the reply stands now.
     pub progress: Progress,
+}
+
+impl Fed {
+    const fn nothing() -> Self {
+        Self {
+            status: None,
+            body_bytes: 0,
+            messages: 0,
+            contents: 0,
+            outputs: 0,
+            progress: Progress::Pending,
+        }
+    }
 }
 
 /// Where a reply stands.
@@ -40,6 +117,12 @@ pub enum Progress {
     Pending,
 }
 
+impl Progress {
+    fn broken(fault: Fault) -> Self {
+        Self::Failed { fault: Box::new(fault), reusable: false }
+    }
+}
+
 /// Why a reply is a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -54,6 +137,11 @@ pub enum Fault {
     },
     /// A JSON array stands where an object belongs.
     JsonArray,
+    /// A JSON number, string or `true` stands where an object belongs.
+    JsonScalar {
+        /// The type's name in Python, as AIPerf's error text has it: `bool`, `float`, `int` or `str`.
+        type_name: &'static str,
+    },
     /// The reply ended without one message with content.
     NoContent {
         /// Whether any message came at all.
@@ -82,6 +170,15 @@ pub enum Fault {
     Truncated,
 }
 
+impl From<FramingFault> for Fault {
+    fn from(fault: FramingFault) -> Self {
+        match fault {
+            FramingFault::Malformed(detail) => Self::NotHttp { detail: detail.to_owned() },
+            FramingFault::TooLong => Self::TooLarge { what: "head", limit_bytes: LINE_BYTES_MAX },
+        }
+    }
+}
+
 /// Token counts as the server reports them, whatever names it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -100,22 +197,266 @@ pub struct Usage {
 impl ReplyDecoder {
     /// Gets ready for the next reply; keeps its buffers.
     pub fn reset(&mut self) {
-        todo!()
+        for buffer in [&mut self.carried, &mut self.scratch] {
+            buffer.clear();
+            buffer.shrink_to(RETAINED_BYTES_MAX);
+        }
+        self.place = Place::default();
+        self.events = Events::default();
+        self.usage = None;
+        self.content_fault = None;
+        self.any_message = false;
+        self.any_content = false;
     }
 
     /// Takes the next bytes of the reply.
-    pub fn feed(&mut self, _bytes: &[u8]) -> Fed {
-        todo!()
+    ///
+    /// Once the answer was not [`Progress::Pending`], bytes belong to no reply: they are counted nowhere and
+    /// the answer is a completion that leaves the connection unusable, until [`ReplyDecoder::reset`].
+    pub fn feed(&mut self, bytes: &[u8]) -> Fed {
+        let mut fed = Fed::nothing();
+        let mut rest = bytes;
+        fed.progress = self.advance(&mut rest, &mut fed).unwrap_or_else(Progress::broken);
+        self.settle(&fed.progress);
+        fed
     }
 
     /// The peer closed its side: what is left becomes the last message, or a fault. `progress` is never
     /// [`Progress::Pending`].
     pub fn close(&mut self) -> Fed {
-        todo!()
+        let mut fed = Fed::nothing();
+        fed.progress = match &self.place {
+            Place::Head { .. } => Progress::broken(Fault::Disconnected),
+            Place::Body(Body { framing: Framing::UntilClose, .. }) => {
+                self.finish(false, &mut fed).unwrap_or_else(Progress::broken)
+            }
+            Place::Body(_) => Progress::broken(Fault::Truncated),
+            Place::Done => Progress::Complete { reusable: false },
+        };
+        self.settle(&fed.progress);
+        fed
     }
 
     /// The last non-empty usage object seen.
     pub fn usage(&self) -> Option<Usage> {
-        todo!()
+        self.usage
     }
+
+    fn settle(&mut self, progress: &Progress) {
+        match progress {
+            Progress::Complete { .. } | Progress::Failed { .. } => self.place = Place::Done,
+            Progress::Pending => {}
+        }
+    }
+
+    /// Reads on until the bytes or the reply are at their end.
+    fn advance(&mut self, bytes: &mut &[u8], fed: &mut Fed) -> Result<Progress, Fault> {
+        loop {
+            match &mut self.place {
+                Place::Done => return Ok(Progress::Complete { reusable: false }),
+                Place::Head { .. } => {
+                    if !self.head(bytes, fed)? {
+                        return Ok(Progress::Pending);
+                    }
+                }
+                Place::Body(body) => match body.framing.next(bytes)? {
+                    Piece::Data(data) => {
+                        let is_last = body.framing.is_counted_out();
+                        match body.holds {
+                            Holds::Binary => fed.body_bytes += data.len(),
+                            Holds::Error => {
+                                fed.body_bytes += data.len();
+                                let room = ERROR_BODY_BYTES_MAX.saturating_sub(self.carried.len());
+                                self.carried.extend_from_slice(data.get(..room).unwrap_or(data));
+                            }
+                            Holds::Events => self.stream(data, fed)?,
+                            Holds::Text if is_last && self.carried.is_empty() => {
+                                fed.body_bytes += data.len();
+                                body.read_in_place = true;
+                                self.content(data, fed);
+                            }
+                            Holds::Text => {
+                                fed.body_bytes += data.len();
+                                self.carry(data, "body", TEXT_BYTES_MAX)?;
+                            }
+                        }
+                    }
+                    Piece::End => return self.finish(bytes.is_empty(), fed),
+                    Piece::Starved => return Ok(Progress::Pending),
+                },
+            }
+        }
+    }
+
+    /// Reads the head; false when it goes on beyond the bytes.
+    fn head(&mut self, bytes: &mut &[u8], fed: &mut Fed) -> Result<bool, Fault> {
+        let Place::Head { end } = &mut self.place else { return Ok(true) };
+        let found = end.find(bytes);
+        let (part, rest) = bytes.split_at(found.unwrap_or(bytes.len()));
+        *bytes = rest;
+        if self.carried.len() + part.len() > HEAD_BYTES_MAX {
+            return Err(Fault::TooLarge { what: "head", limit_bytes: HEAD_BYTES_MAX });
+        }
+        let whole = if self.carried.is_empty() && found.is_some() {
+            part
+        } else {
+            self.carried.extend_from_slice(part);
+            &self.carried
+        };
+        // The first bytes tell whether this is HTTP: a peer that speaks something else may never end a head.
+        if !head::can_begin(whole.get(..BEGIN_BYTES).unwrap_or(whole)) {
+            return Err(Fault::NotHttp { detail: "the reply does not begin with HTTP/1".to_owned() });
+        }
+        if found.is_none() {
+            return Ok(false);
+        }
+        let head = Head::read(whole).map_err(|detail| Fault::NotHttp { detail })?;
+        self.carried.clear();
+        if matches!(head.status, 100..=199 if head.status != 101) {
+            // An interim reply; the real one follows.
+            self.place = Place::default();
+            return Ok(true);
+        }
+        fed.status = Some(head.status);
+        let error = (!head.is_success()).then(|| Box::new((head.status, head.reason)));
+        let Head { framing, holds, keeps_alive, .. } = head;
+        self.place = Place::Body(Body { framing, holds, keeps_alive, read_in_place: false, error });
+        Ok(true)
+    }
+
+    fn carry(&mut self, bytes: &[u8], what: &'static str, limit_bytes: usize) -> Result<(), Fault> {
+        if self.carried.len() + bytes.len() > limit_bytes {
+            return Err(Fault::TooLarge { what, limit_bytes });
+        }
+        self.carried.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Takes a piece of an event stream.
+    fn stream(&mut self, piece: &[u8], fed: &mut Fed) -> Result<(), Fault> {
+        let mut rest = piece;
+        loop {
+            match self.events.next(rest) {
+                Next::Event { text, taken } => {
+                    let (event, next) = (rest.get(..text), rest.get(taken..));
+                    let (event, next) = (event.unwrap_or_default(), next.unwrap_or_default());
+                    fed.body_bytes += taken;
+                    if self.carried.is_empty() {
+                        if event.len() > EVENT_BYTES_MAX {
+                            return Err(Fault::TooLarge { what: "event", limit_bytes: EVENT_BYTES_MAX });
+                        }
+                        let event = self.events.event(event);
+                        self.event(event, fed)?;
+                    } else {
+                        self.carry(event, "event", EVENT_BYTES_MAX)?;
+                        self.carried_event(fed)?;
+                    }
+                    rest = next;
+                }
+                Next::Starved { skipped } => {
+                    fed.body_bytes += rest.len();
+                    let tail = rest.get(skipped..).unwrap_or_default();
+                    return self.carry(tail, "event", EVENT_BYTES_MAX);
+                }
+            }
+        }
+    }
+
+    /// Reads the event that was carried over.
+    fn carried_event(&mut self, fed: &mut Fed) -> Result<(), Fault> {
+        let mut carried = mem::take(&mut self.carried);
+        let event = self.events.event(&carried);
+        let result = self.event(event, fed);
+        carried.clear();
+        carried.shrink_to(RETAINED_BYTES_MAX);
+        self.carried = carried;
+        result
+    }
+
+    fn event(&mut self, event: Event, fed: &mut Fed) -> Result<(), Fault> {
+        let mut scratch = mem::take(&mut self.scratch);
+        let result = match Message::read(event, &mut scratch) {
+            Message::Data(b"" | b"[DONE]") => {
+                fed.messages += 1;
+                self.any_message = true;
+                Ok(())
+            }
+            Message::Data(data) => {
+                self.content(data, fed);
+                Ok(())
+            }
+            Message::Empty => Ok(()),
+            Message::Error(message) => Err(Fault::SseError { message }),
+        };
+        self.scratch = scratch;
+        result
+    }
+
+    /// Reads the JSON of one message.
+    fn content(&mut self, data: &[u8], fed: &mut Fed) {
+        fed.messages += 1;
+        self.any_message = true;
+        let fault = match delta::read(data) {
+            Reading::Delta(delta) => {
+                fed.contents += u32::from(delta.content);
+                fed.outputs += u32::from(delta.output);
+                self.any_content |= delta.content;
+                self.usage = delta.usage.or(self.usage);
+                return;
+            }
+            Reading::Nothing => return,
+            Reading::Array => Fault::JsonArray,
+            Reading::Scalar(type_name) => Fault::JsonScalar { type_name },
+        };
+        if self.content_fault.is_none() {
+            self.content_fault = Some(Box::new(fault));
+        }
+    }
+
+    /// The body is whole; `clean` when no byte stands behind it.
+    fn finish(&mut self, clean: bool, fed: &mut Fed) -> Result<Progress, Fault> {
+        let Place::Body(body) = &mut self.place else { return Ok(Progress::Complete { reusable: false }) };
+        let reusable = clean && body.keeps_alive;
+        let error = body.error.take();
+        match body.holds {
+            Holds::Binary => {
+                fed.messages += 1;
+                self.any_message = true;
+            }
+            Holds::Error => {
+                let (status, reason) = error.map_or_else(Default::default, |error| *error);
+                let body = text(&self.carried);
+                return Ok(Progress::Failed {
+                    fault: Box::new(Fault::Status { status, reason, body }),
+                    reusable,
+                });
+            }
+            Holds::Events => self.carried_event(fed)?,
+            Holds::Text if body.read_in_place => {}
+            Holds::Text => {
+                let carried = mem::take(&mut self.carried);
+                self.content(&carried, fed);
+                self.carried = carried;
+            }
+        }
+        Ok(match self.content_fault.take() {
+            Some(fault) => Progress::Failed { fault, reusable },
+            None if self.any_content => Progress::Complete { reusable },
+            None => {
+                let fault = Box::new(Fault::NoContent { any_message: self.any_message });
+                Progress::Failed { fault, reusable }
+            }
+        })
+    }
+}
+
+/// The kept bytes of an error body as text, without a character that the limit cut.
+fn text(bytes: &[u8]) -> String {
+    let bytes = match str::from_utf8(bytes) {
+        Err(error) if bytes.len() == ERROR_BODY_BYTES_MAX && error.error_len().is_none() => {
+            bytes.get(..error.valid_up_to()).unwrap_or(bytes)
+        }
+        Ok(_) | Err(_) => bytes,
+    };
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -2,20 +2,197 @@
 
 use crate::config::Url;
 
+/// Hexadecimal digits as UUIDs write them.
+const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Bytes of a UUID at which a hyphen goes before.
+const HYPHENS_BEFORE: [usize; 4] = [4, 6, 8, 10];
+/// The port that is not written.
+const PORT_OF_HTTP: u16 = 80;
+
 /// The head of every request to one URL, with the places that vary.
 #[derive(Clone, Debug)]
-pub struct RequestTemplate {}
+pub struct RequestTemplate {
+    /// Up to the request id.
+    begin: Box<[u8]>,
+    /// From behind the correlation id up to the session affinity.
+    middle: Box<[u8]>,
+}
 
 impl RequestTemplate {
     /// Headers in AIPerf's order (parity-pitfalls P3): Host, User-Agent, X-Request-ID, X-Correlation-ID,
     /// Accept, Content-Type, X-Session-Affinity, Content-Length.
-    pub fn new(_url: &Url, _streaming: bool) -> Self {
-        todo!()
+    ///
+    /// Bytes of the URL that cannot stand in a head (controls, blanks, what is not ASCII) are
+    /// percent-encoded.
+    pub fn new(url: &Url, streaming: bool) -> Self {
+        let mut begin = b"POST ".to_vec();
+        if !url.target.starts_with('/') {
+            begin.push(b'/');
+        }
+        write_encoded(&mut begin, &url.target);
+        begin.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        let is_ipv6 = url.host.contains(':');
+        if is_ipv6 {
+            begin.push(b'[');
+        }
+        write_encoded(&mut begin, &url.host);
+        if is_ipv6 {
+            begin.push(b']');
+        }
+        if url.port != PORT_OF_HTTP {
+            begin.push(b':');
+            write_decimal(&mut begin, url.port.into());
+        }
+        begin.extend_from_slice(b"\r\nUser-Agent: phasor/");
+        begin.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
+        begin.extend_from_slice(b"\r\nX-Request-ID: ");
+        let accept: &[u8] = if streaming { b"text/event-stream" } else { b"application/json" };
+        let middle = [b"\r\nAccept: ", accept, b"\r\nContent-Type: application/json\r\nX-Session-Affinity: "];
+        Self { begin: begin.into(), middle: middle.concat().into() }
     }
 
     /// Appends the head of one request to `out`; ids are UUIDs as 128-bit numbers. Allocates nothing when
     /// `out` has room.
-    pub fn render(&self, _out: &mut Vec<u8>, _request_id: u128, _correlation_id: u128, _body_bytes: usize) {
-        todo!()
+    pub fn render(&self, out: &mut Vec<u8>, request_id: u128, correlation_id: u128, body_bytes: usize) {
+        out.extend_from_slice(&self.begin);
+        write_uuid(out, request_id);
+        out.extend_from_slice(b"\r\nX-Correlation-ID: ");
+        write_uuid(out, correlation_id);
+        out.extend_from_slice(&self.middle);
+        write_uuid(out, correlation_id);
+        out.extend_from_slice(b"\r\nContent-Length: ");
+        write_decimal(out, body_bytes as u64);
+        out.extend_from_slice(b"\r\n\r\n");
+    }
+}
+
+/// Appends `id` as a UUID is written: 36 characters, lower-case, with hyphens.
+pub fn write_uuid(out: &mut Vec<u8>, id: u128) {
+    let mut text = [b'-'; 36];
+    let mut places = text.iter_mut();
+    for (index, byte) in id.to_be_bytes().into_iter().enumerate() {
+        if HYPHENS_BEFORE.contains(&index) {
+            places.next();
+        }
+        for digit in [byte >> 4, byte & 0xf] {
+            if let Some(place) = places.next() {
+                *place = HEX[usize::from(digit)];
+            }
+        }
+    }
+    out.extend_from_slice(&text);
+}
+
+/// A random (version 4) UUID from 128 random bits, six of which give way to version and variant.
+pub const fn uuid_v4(random: u128) -> u128 {
+    const VERSION: u128 = 0xf << 76;
+    const VARIANT: u128 = 0b11 << 62;
+    random & !(VERSION | VARIANT) | 4 << 76 | 0b10 << 62
+}
+
+fn write_decimal(out: &mut Vec<u8>, mut value: u64) {
+    // The longest 64-bit number has 20 digits.
+    let mut digits = [0; 20];
+    let mut begin = digits.len();
+    for place in digits.iter_mut().rev() {
+        *place = HEX[(value % 10) as usize];
+        begin -= 1;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(digits.get(begin..).unwrap_or_default());
+}
+
+fn write_encoded(out: &mut Vec<u8>, text: &str) {
+    for byte in text.bytes() {
+        if byte.is_ascii_graphic() {
+            out.push(byte);
+        } else {
+            let [high, low] =
+                [byte >> 4, byte & 0xf].map(|digit| HEX[usize::from(digit)].to_ascii_uppercase());
+            out.extend_from_slice(&[b'%', high, low]);
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    const REQUEST: u128 = 0x0123_4567_89ab_4cde_8f01_2345_6789_abcd;
+    const CORRELATION: u128 = 0xffff_ffff_ffff_4fff_bfff_ffff_ffff_ffff;
+
+    fn url(host: &str, port: u16, target: &str) -> Url {
+        Url { text: String::new(), host: host.to_owned(), port, target: target.to_owned() }
+    }
+
+    fn head(url: &Url, streaming: bool, body_bytes: usize) -> String {
+        let mut out = Vec::new();
+        RequestTemplate::new(url, streaming).render(&mut out, REQUEST, CORRELATION, body_bytes);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_streaming_head_is_aiperfs_byte_for_byte_but_for_the_agent() {
+        let expected = concat!(
+            "POST /v1/chat/completions HTTP/1.1\r\n",
+            "Host: 127.0.0.1:8000\r\n",
+            "User-Agent: phasor/",
+            env!("CARGO_PKG_VERSION"),
+            "\r\n",
+            "X-Request-ID: 01234567-89ab-4cde-8f01-23456789abcd\r\n",
+            "X-Correlation-ID: ffffffff-ffff-4fff-bfff-ffffffffffff\r\n",
+            "Accept: text/event-stream\r\n",
+            "Content-Type: application/json\r\n",
+            "X-Session-Affinity: ffffffff-ffff-4fff-bfff-ffffffffffff\r\n",
+            "Content-Length: 160\r\n\r\n",
+        );
+        assert_eq!(head(&url("127.0.0.1", 8000, "/v1/chat/completions"), true, 160), expected);
+    }
+
+    #[test]
+    fn what_varies_stands_in_its_place() {
+        let plain = head(&url("host", 80, "/a?b=c"), false, 0);
+        assert!(plain.starts_with("POST /a?b=c HTTP/1.1\r\nHost: host\r\n"), "{plain}");
+        assert!(plain.contains("\r\nAccept: application/json\r\n"), "{plain}");
+        assert!(plain.ends_with("\r\nContent-Length: 0\r\n\r\n"), "{plain}");
+        let ipv6 = head(&url("::1", 65_535, "/"), false, usize::MAX);
+        assert!(ipv6.contains("\r\nHost: [::1]:65535\r\n"), "{ipv6}");
+        assert!(ipv6.contains("\r\nContent-Length: 18446744073709551615\r\n"), "{ipv6}");
+    }
+
+    #[test]
+    fn no_url_can_smuggle_a_header() {
+        let head = head(&url("a\r\nX-Evil: 1", 80, "v1\r\n\r\nGET /x é"), false, 1);
+        let lines: Vec<&str> = head.lines().collect();
+        assert_eq!(lines[0], "POST /v1%0D%0A%0D%0AGET%20/x%20%C3%A9 HTTP/1.1");
+        assert!(!lines.iter().any(|line| line.starts_with("X-Evil") || line.starts_with("GET")), "{head}");
+    }
+
+    #[test]
+    fn a_random_uuid_has_its_version_and_variant_and_keeps_the_other_bits() {
+        for random in [0, u128::MAX, REQUEST, 0x5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a] {
+            let mut text = Vec::new();
+            write_uuid(&mut text, uuid_v4(random));
+            assert_eq!(text.len(), 36);
+            assert_eq!(text[14], b'4');
+            assert!(b"89ab".contains(&text[19]), "{text:?}");
+            assert!((uuid_v4(random) ^ random).count_ones() <= 6);
+        }
+    }
+
+    #[test]
+    fn rendering_into_room_does_not_allocate() {
+        let template = RequestTemplate::new(&url("host", 8000, "/v1"), true);
+        let mut out = Vec::with_capacity(1_024);
+        let before = out.as_ptr();
+        for number in 0..100 {
+            out.clear();
+            template.render(&mut out, number, number, 5);
+        }
+        assert_eq!((before, out.capacity()), (out.as_ptr(), 1_024));
     }
 }

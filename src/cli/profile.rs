@@ -1,0 +1,274 @@
+//! `phasor profile`.
+
+use crate::artifact;
+use crate::cli::exit;
+use crate::cli::say;
+use crate::config;
+use crate::config::Config;
+use crate::config::diagnostic::Colour;
+use crate::dataset::Dataset;
+use crate::dataset::synthetic;
+use crate::mock::Delay;
+use crate::mock::Mock;
+use crate::mock::MockOptions;
+use crate::run;
+use crate::run::RunOptions;
+use crate::run::cores;
+use crate::run::cores::CoreRequest;
+use crate::run::progress::Ui;
+use crate::shard::driver::Idle;
+use crate::time::Clock;
+use anyhow::Context;
+use clap::Args;
+use clap::ValueEnum;
+use std::io::IsTerminal;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Arguments of `phasor profile`.
+#[derive(Debug, Args)]
+pub(super) struct ProfileArguments {
+    /// The YAML file with model, endpoint, dataset and phases
+    #[arg(long, short = 'f', value_name = "FILE")]
+    config: PathBuf,
+
+    /// Directory for the results, in place of `artifacts.dir`
+    #[arg(long, visible_alias = "output-artifact-dir", value_name = "DIR")]
+    artifact_dir: Option<PathBuf>,
+
+    /// Progress on stderr
+    #[arg(long, visible_alias = "ui-type", value_enum, default_value_t = UiChoice::Simple)]
+    ui: UiChoice,
+
+    /// Number of shards, each with a core, an executor and connections of its own
+    #[arg(long, value_name = "N|auto", default_value = "auto")]
+    shards: Shards,
+
+    /// Cores for the shards, such as 2,3 or 2-5; default: all that this process may use but one
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<CpuList>,
+
+    /// What a shard does while it has nothing to do: `spin` keeps its core busy and reacts soonest
+    #[arg(long, value_enum, default_value_t = IdleChoice::Auto)]
+    idle: IdleChoice,
+
+    /// Start the built-in server inside this process and send the load there instead
+    #[arg(long)]
+    mock: bool,
+
+    /// The built-in server's time to first token, such as 20ms, exp:20ms or lognormal:20ms,0.5
+    #[arg(long, value_name = "DELAY", requires = "mock")]
+    mock_ttft: Option<Delay>,
+
+    /// The built-in server's time between tokens
+    #[arg(long, value_name = "DELAY", requires = "mock")]
+    mock_itl: Option<Delay>,
+
+    /// Log of the built-in server's arrivals, one line per request
+    #[arg(long, value_name = "FILE", requires = "mock")]
+    mock_log: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum UiChoice {
+    /// As simple
+    #[value(hide = true)]
+    Dashboard,
+    /// Only the edges of phases
+    None,
+    /// A line of counts now and then
+    Simple,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum IdleChoice {
+    /// Spin if every shard has a core to itself, else sleep
+    Auto,
+    /// Wait in the kernel, spin only for the last stretch before a due time
+    Sleep,
+    /// Never wait in the kernel while requests are in flight
+    Spin,
+}
+
+/// `auto` or a number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shards(Option<u16>);
+
+impl FromStr for Shards {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("auto") {
+            return Ok(Self(None));
+        }
+        match text.parse() {
+            Ok(shards @ 1..=SHARDS_MAX) => Ok(Self(Some(shards))),
+            Ok(_) | Err(_) => Err(format!("expected `auto` or a number from 1 to {SHARDS_MAX}")),
+        }
+    }
+}
+
+/// Most shards of one run.
+const SHARDS_MAX: u16 = 1_024;
+
+/// Cores by number: `0,2-4`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CpuList(Vec<usize>);
+
+impl FromStr for CpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            let bounds = low.trim().parse::<usize>().ok().zip(high.trim().parse::<usize>().ok());
+            match bounds {
+                Some((low, high)) if low <= high && high < CPUS_MAX => cpus.extend(low..=high),
+                Some(_) | None => {
+                    return Err(format!("`{part}` is no core or range of cores: expected a list such as 2,3 or 2-5"));
+                }
+            }
+        }
+        match (1..cpus.len()).find(|position| cpus[..*position].contains(&cpus[*position])) {
+            Some(position) => Err(format!("core {} is named twice", cpus[position])),
+            None => Ok(Self(cpus)),
+        }
+    }
+}
+
+/// Cores are numbered below this.
+const CPUS_MAX: usize = 8_192;
+
+/// Runs a config and tells the exit code.
+pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
+    let clock = Clock::start();
+    let Some(mut config) = load(arguments) else { return Ok(exit::FAILED) };
+
+    let request = CoreRequest {
+        shards: arguments.shards.0,
+        cpus: arguments.cpus.as_ref().map(|list| list.0.clone()),
+        mock: arguments.mock,
+    };
+    let cores = cores::assign(&request, &cores::available()?, run::useful_shards(&config))?;
+    if let Some(directory) = &arguments.artifact_dir {
+        config.artifacts.dir = Some(directory.clone());
+    }
+    let directory = artifact::directory_name(&config);
+    run::make_directory(&directory)?;
+    let dataset = Arc::new(build_dataset(&config)?);
+    let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
+
+    let interrupt = Arc::new(AtomicBool::new(false));
+    run::interrupt::arm(&interrupt).context("cannot listen for Ctrl-C")?;
+    let options = RunOptions {
+        cores,
+        idle: match arguments.idle {
+            IdleChoice::Auto => None,
+            IdleChoice::Sleep => Some(Idle::Sleep),
+            IdleChoice::Spin => Some(Idle::Spin),
+        },
+        ui: match arguments.ui {
+            UiChoice::None => Ui::None,
+            UiChoice::Dashboard | UiChoice::Simple => Ui::Simple,
+        },
+        directory,
+        cli_command: command_line(arguments),
+        server_inside: arguments.mock,
+        interrupt,
+        clock,
+    };
+    let outcome = run::conduct(&config, dataset, &options)?;
+    if let Some(mock) = mock {
+        mock.stop().context("the built-in server's log is not whole")?;
+    }
+    show(&outcome.console);
+    for fault in &outcome.faults {
+        say(&format!("error: {fault}"));
+    }
+    Ok(if outcome.interrupted && outcome.faults.is_empty() {
+        exit::INTERRUPTED
+    } else if outcome.ok == 0 {
+        say("error: no request of a profiling phase succeeded");
+        exit::FAILED
+    } else if outcome.faults.is_empty() {
+        0
+    } else {
+        exit::FAILED
+    })
+}
+
+/// Loads the config, or prints everything that is wrong with it.
+fn load(arguments: &ProfileArguments) -> Option<Config> {
+    let terminal = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = if terminal { Colour::Always } else { Colour::Never };
+    match config::load(&arguments.config) {
+        Ok(loaded) => {
+            if !loaded.warnings.is_empty() {
+                say(&loaded.warnings.render(colour));
+            }
+            Some(loaded.config)
+        }
+        Err(faults) => {
+            say(&faults.render(colour));
+            None
+        }
+    }
+}
+
+fn build_dataset(config: &Config) -> anyhow::Result<Dataset> {
+    Ok(synthetic(config)?)
+}
+
+/// Starts the built-in server and turns the load to it.
+fn start_mock(arguments: &ProfileArguments, config: &mut Config, cpu: Option<usize>) -> anyhow::Result<Mock> {
+    let defaults = MockOptions::default();
+    let mock = Mock::start(MockOptions {
+        cpus: cpu.into_iter().collect(),
+        ttft: arguments.mock_ttft.unwrap_or(defaults.ttft),
+        itl: arguments.mock_itl.unwrap_or(defaults.itl),
+        arrival_log: arguments.mock_log.clone(),
+        ..defaults
+    })
+    .context("the built-in server did not start")?;
+    config.redirect(mock.address());
+    say(&format!("The load goes to the built-in server on {}", mock.address()));
+    Ok(mock)
+}
+
+/// The command line as it is put into files. No argument of this command is a secret.
+fn command_line(arguments: &ProfileArguments) -> String {
+    format!("phasor profile --config '{}'", arguments.config.display())
+}
+
+/// Prints results; a reader that has gone away is nobody's fault.
+fn show(console: &str) {
+    let mut stdout = std::io::stdout();
+    let _ = stdout.write_all(console.as_bytes());
+    let _ = stdout.flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cores_are_numbers_and_ranges() {
+        assert_eq!("2,4-6".parse(), Ok(CpuList(vec![2, 4, 5, 6])));
+        for wrong in ["", "a", "3-1", "1,,2", "-1", "1,1", "0-99999"] {
+            assert!(wrong.parse::<CpuList>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shards_are_auto_or_a_number_above_zero() {
+        assert_eq!("auto".parse(), Ok(Shards(None)));
+        assert_eq!("4".parse(), Ok(Shards(Some(4))));
+        for wrong in ["0", "-1", "many", "70000"] {
+            assert!(wrong.parse::<Shards>().is_err(), "{wrong}");
+        }
+    }
+}

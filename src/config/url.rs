@@ -1,0 +1,233 @@
+//! Endpoint addresses: what the user wrote into host, port and request target.
+//!
+//! It resolves no name and opens nothing.
+
+use std::net::Ipv6Addr;
+
+use crate::config::meant::{EndpointKind, Url};
+
+/// Longest address, in bytes: it becomes part of every request's head.
+pub const URL_BYTES_MAX: usize = 2_048;
+
+/// Schemes that may stand before a `:` without being taken for a host.
+const OTHER_SCHEMES: &[&str] = &[
+    "data",
+    "file",
+    "ftp",
+    "ftps",
+    "gopher",
+    "javascript",
+    "ldap",
+    "ldaps",
+    "mailto",
+    "sftp",
+    "ssh",
+    "tel",
+    "vbscript",
+    "ws",
+    "wss",
+];
+
+/// Why an address cannot be used; each message says what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    /// A blank or a control character.
+    #[error("a blank or control character is in it: take it out, or write it as `%20`")]
+    Blank,
+    /// `https`.
+    #[error("`https` is known to AIPerf, phasor does not support it yet: use an `http://` address")]
+    Https,
+    /// A user name in front of the host.
+    #[error("a user name before `@` is known to AIPerf, phasor does not support it yet: take it out")]
+    UserInfo,
+    /// A scheme that is not HTTP.
+    #[error("the scheme `{0}` is not HTTP: write `http://host:port`")]
+    Scheme(String),
+    /// Nothing between `//` and the port or path.
+    #[error("the host is missing: write `http://host:port`")]
+    NoHost,
+    /// The host is neither a name nor an address.
+    #[error("`{0}` is no host: write a name, an IPv4 address, or an IPv6 address in brackets")]
+    Host(String),
+    /// The port is no number in range.
+    #[error("`{0}` is no port: write a number from 1 to 65535")]
+    Port(String),
+    /// Path or query has a character that HTTP does not allow there.
+    #[error("`{0}` may not stand in a path or query: write it percent-encoded")]
+    Target(char),
+    /// Too long.
+    #[error("it has {0} bytes, more than the {URL_BYTES_MAX} that an address may have")]
+    TooLong(usize),
+}
+
+/// The path of an endpoint's dialect.
+pub const fn path_of(kind: EndpointKind) -> &'static str {
+    match kind {
+        EndpointKind::Chat => "/v1/chat/completions",
+    }
+}
+
+/// Takes `text` apart and appends the path of `kind`.
+///
+/// # Errors
+/// The first rule of [`UrlError`] that it breaks.
+pub fn parse(text: &str, kind: EndpointKind) -> Result<Url, UrlError> {
+    if text.len() > URL_BYTES_MAX {
+        return Err(UrlError::TooLong(text.len()));
+    }
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(UrlError::Blank);
+    }
+    let text = if text.contains("://") { text.to_owned() } else { with_scheme(text)? };
+    let (scheme, rest) = text.split_once("://").unwrap_or(("", &text));
+    match scheme.to_ascii_lowercase().as_str() {
+        "http" => {}
+        "https" => return Err(UrlError::Https),
+        other => return Err(UrlError::Scheme(other.to_owned())),
+    }
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at_checked(authority_end).unwrap_or((rest, ""));
+    if authority.contains('@') {
+        return Err(UrlError::UserInfo);
+    }
+    let (host, port) = host_and_port(authority)?;
+    // What follows `#` never leaves the client.
+    let tail = tail.split('#').next().unwrap_or_default();
+    if let Some(bad) = tail.chars().find(|c| !c.is_ascii_graphic()) {
+        return Err(UrlError::Target(bad));
+    }
+    let target = target(tail, path_of(kind));
+    Ok(Url { text, host, port, target })
+}
+
+fn with_scheme(text: &str) -> Result<String, UrlError> {
+    match text.split_once(':') {
+        Some((scheme, _)) if OTHER_SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) => {
+            Err(UrlError::Scheme(scheme.to_owned()))
+        }
+        Some(_) | None => Ok(format!("http://{text}")),
+    }
+}
+
+fn host_and_port(authority: &str) -> Result<(String, u16), UrlError> {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, rest) =
+                bracketed.split_once(']').ok_or_else(|| UrlError::Host(authority.to_owned()))?;
+            host.parse::<Ipv6Addr>().map_err(|_| UrlError::Host(host.to_owned()))?;
+            match rest.strip_prefix(':') {
+                Some(port) => (host, port),
+                None if rest.is_empty() => (host, ""),
+                None => return Err(UrlError::Host(authority.to_owned())),
+            }
+        }
+        None => authority.split_once(':').unwrap_or((authority, "")),
+    };
+    if host.is_empty() {
+        return Err(UrlError::NoHost);
+    }
+    let named = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if !authority.starts_with('[') && !host.chars().all(named) {
+        return Err(UrlError::Host(host.to_owned()));
+    }
+    let port = match port {
+        "" => 80,
+        port if !port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            return Err(UrlError::Port(port.to_owned()));
+        }
+        port => port
+            .parse::<u16>()
+            .ok()
+            .filter(|number| *number > 0)
+            .ok_or_else(|| UrlError::Port(port.to_owned()))?,
+    };
+    Ok((host.to_owned(), port))
+}
+
+/// Path and query of an address with the dialect's path appended, but not doubled.
+fn target(tail: &str, appended: &str) -> String {
+    let (path, query) = match tail.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (tail, None),
+    };
+    let path = path.trim_end_matches('/');
+    let mut target = if path.ends_with(appended) {
+        path.to_owned()
+    } else if path.ends_with("/v1") {
+        format!("{path}{}", appended.strip_prefix("/v1").unwrap_or(appended))
+    } else {
+        format!("{path}{appended}")
+    };
+    if let Some(query) = query {
+        target.push('?');
+        target.push_str(query);
+    }
+    target
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chat(text: &str) -> Result<Url, UrlError> {
+        parse(text, EndpointKind::Chat)
+    }
+
+    #[test]
+    fn the_path_is_appended_but_not_doubled() {
+        for (text, target) in [
+            ("http://h:1", "/v1/chat/completions"),
+            ("http://h:1/", "/v1/chat/completions"),
+            ("http://h:1/v1", "/v1/chat/completions"),
+            ("http://h:1/v1/", "/v1/chat/completions"),
+            ("http://h:1/v1/chat/completions", "/v1/chat/completions"),
+            ("h:1/base", "/base/v1/chat/completions"),
+            ("http://h:1/base?k=v#f", "/base/v1/chat/completions?k=v"),
+            ("http://h:1?k=v", "/v1/chat/completions?k=v"),
+            ("http://h:1/openai/v1", "/openai/v1/chat/completions"),
+        ] {
+            assert_eq!(chat(text).map(|url| url.target).as_deref(), Ok(target), "{text}");
+        }
+    }
+
+    #[test]
+    fn host_and_port_are_taken_apart() {
+        for (text, host, port) in [
+            ("http://127.0.0.1:9100", "127.0.0.1", 9_100),
+            ("localhost:9100/v1", "localhost", 9_100),
+            ("myhost", "myhost", 80),
+            ("HTTP://Host:81", "Host", 81),
+            ("http://[::1]:8000/v1", "::1", 8_000),
+            ("http://[fe80::2]", "fe80::2", 80),
+        ] {
+            let url = chat(text).map(|url| (url.host, url.port));
+            assert_eq!(url, Ok((host.to_owned(), port)), "{text}");
+        }
+        assert_eq!(chat("myhost").map(|url| url.text).as_deref(), Ok("http://myhost"));
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_its_reason() {
+        for (text, error) in [
+            ("http://h:1 ", UrlError::Blank),
+            ("http://h:1/a\r\nX: y", UrlError::Blank),
+            ("https://h", UrlError::Https),
+            ("http://u:p@h:81", UrlError::UserInfo),
+            ("ftp://h/x", UrlError::Scheme("ftp".to_owned())),
+            ("javascript:alert", UrlError::Scheme("javascript".to_owned())),
+            ("http://:9100", UrlError::NoHost),
+            ("http://", UrlError::NoHost),
+            ("", UrlError::NoHost),
+            ("http://h:0", UrlError::Port("0".to_owned())),
+            ("http://h:99999", UrlError::Port("99999".to_owned())),
+            ("http://h:+80", UrlError::Port("+80".to_owned())),
+            ("http://[::1", UrlError::Host("[::1".to_owned())),
+            ("http://[x]:1", UrlError::Host("x".to_owned())),
+            ("http://h,i:1", UrlError::Host("h,i".to_owned())),
+            ("http://h/ü", UrlError::Target('ü')),
+        ] {
+            assert_eq!(chat(text), Err(error), "{text}");
+        }
+        assert_eq!(chat(&"a".repeat(3_000)), Err(UrlError::TooLong(3_000)));
+    }
+}

@@ -1,0 +1,355 @@
+//! One request from its issue to its end.
+
+use crate::engine::Action;
+use crate::engine::ConnectionId;
+use crate::engine::Engine;
+use crate::engine::Send;
+use crate::engine::connection::Connection;
+use crate::engine::connection::State;
+use crate::engine::connection::blank_record;
+use crate::engine::phase::PhaseState;
+use crate::engine::phase::Source;
+use crate::measure::Failure;
+use crate::measure::Outcome;
+use crate::measure::Record;
+use crate::time::Nanos;
+use crate::time::Stamp;
+use crate::wire::Fault;
+use crate::wire::Fed;
+use crate::wire::Progress;
+
+/// What becomes of the connection when its exchange ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It is closed and never used again.
+    Close,
+    /// There never was a socket.
+    Gone,
+    /// It may carry the next exchange.
+    Keep,
+}
+
+/// Error number for "too many open files", used when the engine's own table of connections is full.
+const EMFILE: i32 = 24;
+/// Error number for a peer that reads no more.
+const EPIPE: i32 = 32;
+/// Error number for a peer that reset the connection.
+const ECONNRESET: i32 = 104;
+
+impl Engine {
+    /// Connecting ended: established, or an error number.
+    pub fn handle_connected(&mut self, id: ConnectionId, now: Stamp, result: Result<(), i32>) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.state != State::Connecting {
+            return;
+        }
+        match result {
+            Ok(()) => {
+                connection.state = State::Busy;
+                let started = connection.record.issued;
+                connection.record.connect = Some((started, now));
+                self.send(id.index);
+            }
+            Err(errno) => {
+                let url = self.plan.urls.get(usize::from(connection.url));
+                let (host, port) = url.map_or(("", 0), |url| (url.host.as_str(), url.port));
+                let failure = Failure::connect(host, port, errno);
+                self.fail(id.index, now, failure);
+            }
+        }
+    }
+
+    /// No socket could be made for a connection: the client's own limit, not the server's fault. The
+    /// connection is gone; [`Engine::handle_gone`] must not be called for it.
+    pub fn handle_unconnectable(&mut self, id: ConnectionId, now: Stamp, errno: i32) {
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.record.ended = now;
+        let outcome = Outcome::Failed(Box::new(Failure::client_socket(errno)));
+        self.finish(id.index, now, outcome, Fate::Gone);
+    }
+
+    /// The kernel took the whole request, or an error number.
+    pub fn handle_sent(&mut self, id: ConnectionId, now: Stamp, result: Result<usize, i32>) {
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.sending = false;
+        if connection.state != State::Busy {
+            return;
+        }
+        match result {
+            Ok(_) => {
+                connection.record.first_byte_written = Some(now);
+                connection.record.written = Some(now);
+                let late = now.since(connection.record.planned);
+                let (phase, cancel) = (connection.record.phase, connection.cancel);
+                let Some(position) = self.position(phase) else { return };
+                let live = &mut self.live[position];
+                live.tally.lateness(late);
+                let Some(cancellation) = live.plan.cancellation.filter(|_| cancel) else { return };
+                if cancellation.delay == Nanos::ZERO {
+                    self.cancel(id.index, now, cancellation.delay);
+                } else {
+                    self.cancel_links.push_back(&mut live.cancels, id.index);
+                }
+            }
+            // The peer has gone. It may have answered before it went, and then the answer comes first: the
+            // end of the stream, which follows, decides.
+            Err(EPIPE | ECONNRESET) => {}
+            Err(errno) => {
+                let started = connection.record.headers.is_some();
+                self.fail(id.index, now, Failure::reset(errno, started));
+            }
+        }
+    }
+
+    /// Bytes of a reply arrived.
+    pub fn handle_bytes(&mut self, id: ConnectionId, now: Stamp, bytes: &[u8]) {
+        let Some(connection) = self.connections.get(id) else { return };
+        match connection.state {
+            State::Busy => {
+                let fed = connection.decoder.feed(bytes);
+                connection.take_in(now, &fed);
+                self.progress_exchange(id.index, now, fed.progress);
+            }
+            // Bytes that nobody asked for: this connection cannot be trusted with the next request.
+            State::Idle => self.close(id.index),
+            State::Closing | State::Connecting | State::Free => {}
+        }
+    }
+
+    /// The peer sends no more: end of stream (`None`) or an error number.
+    pub fn handle_ended(&mut self, id: ConnectionId, now: Stamp, errno: Option<i32>) {
+        let Some(connection) = self.connections.get(id) else { return };
+        match (connection.state, errno) {
+            (State::Busy, None) => {
+                let fed = connection.decoder.close();
+                connection.take_in(now, &fed);
+                let progress = match fed.progress {
+                    Progress::Complete { .. } => Progress::Complete { reusable: false },
+                    Progress::Failed { fault, .. } => Progress::Failed { fault, reusable: false },
+                    Progress::Pending => {
+                        Progress::Failed { fault: Box::new(Fault::Truncated), reusable: false }
+                    }
+                };
+                self.progress_exchange(id.index, now, progress);
+            }
+            (State::Busy, Some(errno)) => {
+                let started = connection.record.headers.is_some();
+                self.fail(id.index, now, Failure::reset(errno, started));
+            }
+            (State::Idle, _) => self.close(id.index),
+            (State::Closing | State::Connecting | State::Free, _) => {}
+        }
+    }
+
+    /// A connection that was told to close is gone; its slot can be used again.
+    pub fn handle_gone(&mut self, id: ConnectionId) {
+        if self.connections.get(id).is_some_and(|connection| connection.state == State::Closing) {
+            self.connections.free(id.index);
+        }
+    }
+
+    /// Sends request `number` of the live phase at `position`, which was planned for `planned`.
+    pub(crate) fn issue(&mut self, position: usize, now: Stamp, planned: Stamp, number: u64) {
+        let phase = &mut self.live[position];
+        phase.tally.sent();
+        phase.sent += 1;
+        phase.last_issued = now;
+        phase.in_flight += 1;
+        let cancel = phase.draws.as_mut().is_some_and(|draws| draws.decide(number));
+        let row_number = (phase.start.first_row + number) % self.plan.rows.max(1);
+        let url = u16::try_from(number % self.plan.urls.len().max(1) as u64).unwrap_or(0);
+        let phase_index = phase.plan.index;
+
+        let mut record = blank_record();
+        record.phase = phase_index;
+        record.shard = self.share.shard();
+        record.number = number;
+        record.row = u32::try_from(row_number).unwrap_or(u32::MAX);
+        record.request_id = uuid_v4(self.identifiers.u128(..));
+        record.correlation_id = uuid_v4(self.identifiers.u128(..));
+        record.planned = planned;
+        record.issued = now;
+        if let Some(row) = self.dataset.rows().get(record.row as usize) {
+            record.request_body_bytes = row.body.len() as u64;
+            record.isl_tokens = row.isl_tokens;
+            record.osl_tokens = row.osl_tokens;
+        }
+
+        let idle = self.connections.take_idle(url);
+        let Some(slot) = idle.or_else(|| self.connections.take_free()) else {
+            record.ended = now;
+            record.outcome = Outcome::Failed(Box::new(Failure::client_socket(EMFILE)));
+            self.settle(position, now, &record, &[]);
+            return;
+        };
+        self.age_links.grow(self.connections.len());
+        self.cancel_links.grow(self.connections.len());
+        let connection = self.connections.at(slot);
+        connection.record = record;
+        connection.cancel = cancel;
+        connection.gaps_ns.clear();
+        connection.decoder.reset();
+        connection.url = url;
+        connection.state = if idle.is_some() { State::Busy } else { State::Connecting };
+        self.age_links.push_back(&mut self.ages, slot);
+        if idle.is_some() {
+            self.send(slot);
+        } else {
+            let connection = self.connections.id(slot);
+            self.actions.push_back(Action::Connect { connection, url });
+        }
+    }
+
+    fn send(&mut self, slot: u32) {
+        let id = self.connections.id(slot);
+        let connection = self.connections.at(slot);
+        connection.sending = true;
+        let record = &connection.record;
+        let body = self.dataset.rows().get(record.row as usize).map_or(0..0, |row| row.body.clone());
+        self.actions.push_back(Action::Send(Send {
+            connection: id,
+            url: connection.url,
+            request_id: record.request_id,
+            correlation_id: record.correlation_id,
+            body,
+        }));
+    }
+
+    fn progress_exchange(&mut self, slot: u32, now: Stamp, progress: Progress) {
+        let connection = self.connections.at(slot);
+        match progress {
+            Progress::Pending => {}
+            Progress::Complete { reusable } => {
+                // A reply that came before the request was whole leaves bytes of the request behind.
+                let keep = reusable && !connection.sending;
+                connection.record.usage = connection.decoder.usage();
+                let fate = if keep { Fate::Keep } else { Fate::Close };
+                self.finish(slot, now, Outcome::Ok, fate);
+            }
+            Progress::Failed { fault, reusable } => {
+                let keep = reusable && !connection.sending;
+                connection.record.usage = connection.decoder.usage();
+                if connection.record.messages == 0 {
+                    connection.record.ended = now;
+                }
+                let fate = if keep { Fate::Keep } else { Fate::Close };
+                self.finish(slot, now, Outcome::Failed(Box::new(Failure::from(*fault))), fate);
+            }
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, slot: u32, now: Stamp, delay: Nanos) {
+        self.connections.at(slot).record.ended = now;
+        self.finish(slot, now, Outcome::Cancelled { delay }, Fate::Close);
+    }
+
+    pub(crate) fn fail_timed_out(&mut self, slot: u32, now: Stamp) {
+        self.fail(slot, now, Failure::timeout());
+    }
+
+    fn fail(&mut self, slot: u32, now: Stamp, failure: Failure) {
+        self.connections.at(slot).record.ended = now;
+        self.finish(slot, now, Outcome::Failed(Box::new(failure)), Fate::Close);
+    }
+
+    /// Ends the exchange of `slot`: counts it, keeps or closes its connection, and lets a closed loop send
+    /// the next request.
+    pub(crate) fn finish(&mut self, slot: u32, now: Stamp, outcome: Outcome, fate: Fate) {
+        self.age_links.remove(&mut self.ages, slot);
+        let connection = self.connections.at(slot);
+        let mut record = std::mem::replace(&mut connection.record, blank_record());
+        let gaps_ns = std::mem::take(&mut connection.gaps_ns);
+        record.outcome = outcome;
+        let Some(position) = self.position(record.phase) else { return };
+        self.cancel_links.remove(&mut self.live[position].cancels, slot);
+        match fate {
+            Fate::Close => self.close(slot),
+            Fate::Gone => self.connections.free(slot),
+            Fate::Keep => self.connections.put_idle(slot, now),
+        }
+        self.settle(position, now, &record, &gaps_ns);
+        // The buffer goes back to its slot, which may carry the next exchange by now (but has no gap yet).
+        let gaps = &mut self.connections.at(slot).gaps_ns;
+        if gaps.is_empty() {
+            *gaps = gaps_ns;
+            gaps.clear();
+        }
+        match fate {
+            // Without a socket the next request would fail at once, and so on: it waits for the next turn.
+            Fate::Gone => self.live[position].blocked = true,
+            Fate::Close | Fate::Keep => self.refill(position, now),
+        }
+    }
+
+    /// Counts an ended request and frees what it held.
+    fn settle(&mut self, position: usize, now: Stamp, record: &Record, gaps_ns: &[u64]) {
+        let phase = &mut self.live[position];
+        debug_assert!(phase.state < PhaseState::Closed, "a request ended after its phase closed");
+        phase.in_flight -= 1;
+        if phase.plan.counted {
+            self.shared.in_flight.leave();
+        }
+        phase.tally.record(record, gaps_ns);
+        if let Source::Closed { free } = &mut phase.source {
+            *free += 1;
+        }
+        if !matches!(record.outcome, Outcome::Abandoned) && !self.batch.push(record, gaps_ns) {
+            self.records_lost += 1;
+        }
+        self.close_if_drained(position, now);
+    }
+
+    /// Lets a closed loop use the slot that fell free.
+    fn refill(&mut self, position: usize, now: Stamp) {
+        let phase = &self.live[position];
+        if phase.state == PhaseState::Sending && matches!(phase.source, Source::Closed { .. }) {
+            self.fill_slots(position, now);
+            self.check_sending_end(position, now);
+        }
+    }
+
+    /// Where the live phase with this index stands in the list.
+    fn position(&self, phase: u16) -> Option<usize> {
+        self.live.iter().position(|live| live.plan.index == phase)
+    }
+}
+
+impl Connection {
+    /// Notes what a feed brought; everything it completed arrived together, at `now`.
+    fn take_in(&mut self, now: Stamp, fed: &Fed) {
+        let record = &mut self.record;
+        if let Some(status) = fed.status {
+            record.status = Some(status);
+            record.headers = Some(now);
+        }
+        if fed.body_bytes > 0 {
+            record.first_body.get_or_insert(now);
+            record.last_body = Some(now);
+            record.body_bytes += fed.body_bytes as u64;
+            record.body_reads += 1;
+        }
+        if fed.messages > 0 {
+            record.messages += fed.messages;
+            record.ended = now;
+        }
+        for _ in 0..fed.contents {
+            match record.last_content {
+                None => record.first_content = Some(now),
+                Some(last) => {
+                    record.second_content.get_or_insert(now);
+                    self.gaps_ns.push(now.since(last).0);
+                }
+            }
+            record.last_content = Some(now);
+        }
+        record.contents += fed.contents;
+        if fed.outputs > 0 {
+            record.first_output.get_or_insert(now);
+        }
+    }
+}
+
+/// A version 4 UUID from 128 random bits.
+fn uuid_v4(random: u128) -> u128 {
+    random & !(0xf000 << 64) & !(0xc000 << 48) | (0x4000 << 64) | (0x8000 << 48)
+}

@@ -1,0 +1,172 @@
+//! What a person sees on stderr while the run goes on: the notices of phase edges and a line of counts.
+
+use crate::config::PhaseKind;
+use crate::plan::PhasePlan;
+use crate::plan::Plan;
+use crate::shard::driver::Gauges;
+use crate::time::Nanos;
+use crate::time::Stamp;
+use std::fmt::Write as _;
+use std::io::IsTerminal;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ui {
+    /// Nothing but the edges of phases.
+    None,
+    /// A line of counts every now and then.
+    #[default]
+    Simple,
+}
+
+/// Time between two lines of counts.
+const INTERVAL: Nanos = Nanos::from_millis(1_000);
+
+/// Time between two lines of counts where each takes a line of its own.
+const INTERVAL_PLAIN: Nanos = Nanos::from_millis(5_000);
+
+/// Shows the run on stderr.
+#[derive(Debug)]
+pub struct Display {
+    ui: Ui,
+    terminal: bool,
+    gauges: Vec<Arc<Gauges>>,
+    phase_started: Option<(u16, Stamp)>,
+    last_shown: Stamp,
+    last_ended: u64,
+    line_open: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    sent: u64,
+    ok: u64,
+    errors: u64,
+    in_flight: u64,
+}
+
+impl Display {
+    /// A display over the shards' gauges.
+    pub fn new(ui: Ui, gauges: Vec<Arc<Gauges>>) -> Self {
+        Self {
+            ui,
+            terminal: std::io::stderr().is_terminal(),
+            gauges,
+            phase_started: None,
+            last_shown: Stamp::ORIGIN,
+            last_ended: 0,
+            line_open: false,
+        }
+    }
+
+    /// Looks at the gauges and shows what is new. Call several times a second.
+    pub fn tick(&mut self, plan: &Plan, now: Stamp) {
+        let begun = self.gauges.iter().map(|gauges| gauges.phase.load(Relaxed)).max().unwrap_or(0);
+        if let Some(index) = begun.checked_sub(1).and_then(|index| u16::try_from(index).ok())
+            && self.phase_started.is_none_or(|(shown, _)| shown < index)
+            && let Some(phase) = plan.phase(index)
+        {
+            self.phase_started = Some((index, now));
+            self.last_ended = 0;
+            self.last_shown = now;
+            self.notice(&started_notice(phase));
+        }
+        let interval = if self.terminal { INTERVAL } else { INTERVAL_PLAIN };
+        if self.ui == Ui::Simple && now.since(self.last_shown) >= interval {
+            self.show_counts(plan, now);
+        }
+    }
+
+    /// A phase is over.
+    pub fn phase_complete(&mut self, phase: &PhasePlan, counts: &crate::measure::tally::Counts, took: Nanos) {
+        let mut text = format!(
+            "Phase {} ({}) complete | completed={}, cancelled={}, errors={}",
+            phase.name,
+            phase.kind.name(),
+            counts.completed(),
+            counts.abandoned,
+            counts.errors()
+        );
+        if counts.dropped() > 0 {
+            let _ = write!(text, ", dropped={}", counts.dropped());
+        }
+        let _ = write!(text, " | elapsed={:.2}s", took.as_secs_f64());
+        self.notice(&text);
+    }
+
+    /// A line of its own.
+    pub fn notice(&mut self, text: &str) {
+        self.end_line();
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+
+    fn show_counts(&mut self, plan: &Plan, now: Stamp) {
+        let Some((index, started)) = self.phase_started else { return };
+        let Some(phase) = plan.phase(index) else { return };
+        let counts = self.counts();
+        let ended = counts.ok + counts.errors;
+        let span_s = now.since(self.last_shown).as_secs_f64();
+        let rate = if span_s > 0.0 { ended.saturating_sub(self.last_ended) as f64 / span_s } else { 0.0 };
+        let line = format!(
+            "{}/{} {} | {:.0}s | sent {} | ok {} | errors {} | in flight {} | {rate:.0} req/s",
+            usize::from(index) + 1,
+            plan.phases.len(),
+            phase.name,
+            now.since(started).as_secs_f64(),
+            counts.sent,
+            counts.ok,
+            counts.errors,
+            counts.in_flight,
+        );
+        let mut stderr = std::io::stderr();
+        if self.terminal {
+            let _ = write!(stderr, "\r\x1b[2K{line}");
+            let _ = stderr.flush();
+            self.line_open = true;
+        } else {
+            let _ = writeln!(stderr, "{line}");
+        }
+        self.last_shown = now;
+        self.last_ended = ended;
+    }
+
+    fn counts(&self) -> Counts {
+        let mut sum = Counts::default();
+        for gauges in &self.gauges {
+            sum.sent += gauges.sent.load(Relaxed);
+            sum.ok += gauges.ok.load(Relaxed);
+            sum.errors += gauges.errors.load(Relaxed);
+            sum.in_flight += gauges.in_flight.load(Relaxed);
+        }
+        sum
+    }
+
+    fn end_line(&mut self) {
+        if self.line_open {
+            let _ = writeln!(std::io::stderr());
+            self.line_open = false;
+        }
+    }
+}
+
+fn started_notice(phase: &PhasePlan) -> String {
+    let mut text =
+        format!("Phase {} ({}) started | phase_index={}", phase.name, phase.kind.name(), phase.index);
+    if phase.kind == PhaseKind::Profiling
+        && let Some(index) = phase.profiling_index
+    {
+        let _ = write!(text, " | profiling_index={index}");
+    }
+    let mut targets = Vec::new();
+    if let Some(requests) = phase.stop.requests {
+        targets.push(format!("{requests} requests"));
+    }
+    if let Some(duration) = phase.stop.duration {
+        targets.push(format!("{}s duration", duration.as_secs_f64()));
+    }
+    let _ = write!(text, " | target: {}", targets.join(", "));
+    text
+}

@@ -1,0 +1,119 @@
+//! The lock-free meeting of all shards at the edges of phases.
+//!
+//! A shard arrives at an edge by adding to an atomic count; the last one to arrive publishes when the next
+//! phase starts, a little in the future. Shards look for that stamp from their driver loops, so nobody
+//! waits for a lock and nobody is woken: the stamp lies as far ahead as a loop may take to look again.
+
+use crate::engine::PhaseStart;
+use crate::plan::Plan;
+use crate::time::Nanos;
+use crate::time::Stamp;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Release;
+
+/// From the meeting of all shards to the start of the first phase.
+pub const FIRST_LEAD: Nanos = Nanos::from_millis(20);
+
+/// From the meeting of all shards to the start of a later phase: longer than a shard that watches for a
+/// start may look away ([`WATCH`]).
+pub const LEAD: Nanos = Nanos::from_micros(150);
+
+/// Longest wait of a shard that watches for a start.
+pub const WATCH: Nanos = Nanos::from_micros(50);
+
+/// The meeting point of one run.
+#[derive(Debug)]
+pub struct Barrier {
+    shards: u32,
+    ready: AtomicU32,
+    gates: Vec<Gate>,
+    /// Whether a phase starts when the one before it stops sending.
+    seamless: Vec<bool>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Gate {
+    /// Shards that have stopped sending this phase.
+    ended: AtomicU32,
+    /// Shards that have closed this phase.
+    closed: AtomicU32,
+    /// Requests sent by the shards that have stopped.
+    sent: AtomicU64,
+    by_time: AtomicBool,
+    first_row: AtomicU64,
+    /// Start in nanoseconds; 0: not known yet. Written last, read first.
+    start_ns: AtomicU64,
+}
+
+impl Barrier {
+    /// A meeting point for `shards` shards and the phases of `plan`.
+    pub fn new(plan: &Plan, shards: u16) -> Self {
+        Self {
+            shards: u32::from(shards),
+            ready: AtomicU32::new(0),
+            gates: plan.phases.iter().map(|_| Gate::default()).collect(),
+            seamless: plan.phases.iter().map(|phase| phase.seamless).collect(),
+        }
+    }
+
+    /// A shard is ready for the first phase; the last one starts it.
+    pub fn arrive_ready(&self, now: Stamp) {
+        if self.ready.fetch_add(1, AcqRel) + 1 == self.shards {
+            self.publish(0, PhaseStart { at: now.plus(FIRST_LEAD), first_row: 0 });
+        }
+    }
+
+    /// A shard has stopped sending `phase` after `sent` requests; `by_time` tells that the phase's duration
+    /// ended it, not its count.
+    pub fn arrive_ended(&self, phase: u16, sent: u64, by_time: bool, now: Stamp) {
+        let Some(gate) = self.gates.get(usize::from(phase)) else { return };
+        gate.sent.fetch_add(sent, Relaxed);
+        gate.by_time.fetch_or(by_time, Relaxed);
+        let last = gate.ended.fetch_add(1, AcqRel) + 1 == self.shards;
+        if last && self.next_is_seamless(phase) {
+            self.publish_next(phase, now);
+        }
+    }
+
+    /// Every request of `phase` that a shard sent has ended.
+    pub fn arrive_closed(&self, phase: u16, now: Stamp) {
+        let Some(gate) = self.gates.get(usize::from(phase)) else { return };
+        let last = gate.closed.fetch_add(1, AcqRel) + 1 == self.shards;
+        if last && !self.next_is_seamless(phase) {
+            self.publish_next(phase, now);
+        }
+    }
+
+    /// When `phase` starts, if that is known.
+    pub fn start_of(&self, phase: u16) -> Option<PhaseStart> {
+        let gate = self.gates.get(usize::from(phase))?;
+        let at = gate.start_ns.load(Acquire);
+        (at != 0).then(|| PhaseStart { at: Stamp::from_nanos(at), first_row: gate.first_row.load(Relaxed) })
+    }
+
+    fn next_is_seamless(&self, phase: u16) -> bool {
+        self.seamless.get(usize::from(phase) + 1).copied().unwrap_or(false)
+    }
+
+    fn publish_next(&self, phase: u16, now: Stamp) {
+        let Some(gate) = self.gates.get(usize::from(phase)) else { return };
+        // The dataset goes on where the phase stopped. A phase that its duration ended has drawn one
+        // conversation that it never sent, as in AIPerf.
+        let first_row =
+            gate.first_row.load(Relaxed) + gate.sent.load(Relaxed) + u64::from(gate.by_time.load(Relaxed));
+        self.publish(phase + 1, PhaseStart { at: now.plus(LEAD), first_row });
+    }
+
+    fn publish(&self, phase: u16, start: PhaseStart) {
+        if let Some(gate) = self.gates.get(usize::from(phase)) {
+            gate.first_row.store(start.first_row, Relaxed);
+            gate.start_ns.store(start.at.as_nanos(), Release);
+        }
+    }
+}

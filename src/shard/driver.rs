@@ -1,0 +1,545 @@
+//! The loop that joins one engine to one ring, as one task of a pinned executor.
+//!
+//! One turn: let the engine act on the time, carry out its actions, pass on the edges of phases, wait in
+//! the ring no longer than to the next due time, reap what has completed, and let the executor run once.
+
+use crate::engine::Action;
+use crate::engine::ConnectionId;
+use crate::engine::Engine;
+use crate::engine::PhaseEvent;
+use crate::measure::PhaseTally;
+use crate::measure::RecordBatch;
+use crate::shard::barrier::Barrier;
+use crate::shard::barrier::WATCH;
+use crate::shard::ring::Event;
+use crate::shard::ring::Ring;
+use crate::shard::ring::RingError;
+use crate::shard::ring::SocketId;
+use crate::shard::ring::Wait;
+use crate::time::Clock;
+use crate::time::Nanos;
+use crate::time::Stamp;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+
+/// Longest wait in the ring, so that the barrier, the interrupt flag and the executor are served.
+pub const WAIT_MAX: Nanos = Nanos::from_micros(500);
+
+/// Most completions taken between two looks at the schedule.
+pub const REAP_BATCH: usize = 128;
+
+/// First guess of how late the kernel wakes a waiting shard; the loop learns the real figure.
+const WAKE_ERROR_FIRST: Nanos = Nanos::from_micros(60);
+
+/// The spin before a due time is never longer than this.
+const SPIN_WINDOW_MAX: Nanos = Nanos::from_micros(200);
+
+/// What a shard does while it has nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Waits in the kernel, and spins only for the last stretch before a due time.
+    Sleep,
+    /// Never waits in the kernel while requests are in flight or due: its core is its own.
+    Spin,
+    /// Waits in the kernel always: more threads want to run than there are cores.
+    Yield,
+}
+
+/// What a shard tells the conductor.
+#[derive(Debug)]
+pub enum Message {
+    /// The shard has ended, well or not.
+    Ended {
+        /// The shard.
+        shard: u16,
+        /// What it cost.
+        cost: Cost,
+        /// Records that were lost on the way to the writer.
+        records_lost: u64,
+        /// Why it ended before its phases did.
+        fault: Option<ShardFault>,
+    },
+    /// A phase has closed on the shard.
+    Phase(ClosedPhase),
+}
+
+/// Why a shard ended before its phases did.
+#[derive(Debug, thiserror::Error)]
+pub enum ShardFault {
+    /// The ring failed while it was in use.
+    #[error("io_uring failed: {0}")]
+    Enter(#[from] std::io::Error),
+    /// There is no ring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+}
+
+/// One shard's part of a closed phase.
+#[derive(Debug)]
+pub struct ClosedPhase {
+    /// The shard.
+    pub shard: u16,
+    /// The phase.
+    pub phase: u16,
+    /// The common start.
+    pub started: Stamp,
+    /// Nothing was sent from here on.
+    pub sending_ended: Stamp,
+    /// The last request had ended.
+    pub closed: Stamp,
+    /// Cut short by an interrupt.
+    pub interrupted: bool,
+    /// The numbers, moved out of the shard.
+    pub tally: PhaseTally,
+}
+
+/// What driving cost a shard.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Share of the time that the loop neither waited nor spun idle, 0 to 1.
+    pub busy_share: f64,
+    /// Longest time from one look at the ring to the next.
+    pub longest_gap: Nanos,
+}
+
+/// Live counts that anybody may read.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Gauges {
+    /// The phase that was begun last, plus 1.
+    pub phase: AtomicU64,
+    /// Requests sent.
+    pub sent: AtomicU64,
+    /// Requests that ended well.
+    pub ok: AtomicU64,
+    /// Requests that failed or were cancelled.
+    pub errors: AtomicU64,
+    /// Requests in flight.
+    pub in_flight: AtomicU64,
+}
+
+/// Where a shard's records go: full batches one way, empty ones back.
+#[derive(Debug)]
+pub struct RecordPort {
+    /// Which of the writer's ports this is.
+    pub shard: usize,
+    /// To the writer; bounded, never waited for.
+    pub full: mpsc::SyncSender<(usize, RecordBatch)>,
+    /// From the writer.
+    pub empty: mpsc::Receiver<RecordBatch>,
+}
+
+/// Everything one shard is driven with.
+#[derive(Debug)]
+pub struct Shard {
+    /// The state machine.
+    pub engine: Engine,
+    /// Number of phases in the plan.
+    pub phases: u16,
+    /// This shard's number.
+    pub shard: u16,
+    /// Address behind each URL of the plan.
+    pub addresses: Vec<SocketAddr>,
+    /// Where phases meet.
+    pub barrier: Arc<Barrier>,
+    /// Set: end now.
+    pub interrupt: Arc<AtomicBool>,
+    /// Live counts.
+    pub gauges: Arc<Gauges>,
+    /// To the conductor.
+    pub messages: mpsc::Sender<Message>,
+    /// To the record writer, if records are kept.
+    pub records: Option<RecordPort>,
+    /// The process's clock.
+    pub clock: Clock,
+    /// What to do while there is nothing to do.
+    pub idle: Idle,
+}
+
+/// A phase begun and not closed yet.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    phase: u16,
+    started: Stamp,
+    sending_ended: Stamp,
+}
+
+/// The loop's state.
+#[derive(Debug)]
+pub(super) struct Driver {
+    shard: Shard,
+    ring: Ring,
+    /// Socket of each connection slot.
+    sockets: Vec<Option<SocketId>>,
+    /// Connection of each socket slot.
+    connections: Vec<Option<ConnectionId>>,
+    begun: Vec<Begun>,
+    /// The phase that is begun next.
+    next_phase: u16,
+    closed_phases: u16,
+    interrupted: bool,
+    wake_error: Nanos,
+    meter: Meter,
+}
+
+/// Accounts for the loop's time.
+#[derive(Debug)]
+struct Meter {
+    started: Stamp,
+    waited: Nanos,
+    last_look: Stamp,
+    longest_gap: Nanos,
+}
+
+impl Driver {
+    pub(super) fn new(shard: Shard, ring: Ring) -> Self {
+        let now = shard.clock.now();
+        Self {
+            shard,
+            ring,
+            sockets: Vec::new(),
+            connections: Vec::new(),
+            begun: Vec::new(),
+            next_phase: 0,
+            closed_phases: 0,
+            interrupted: false,
+            wake_error: WAKE_ERROR_FIRST,
+            meter: Meter { started: now, waited: Nanos::ZERO, last_look: now, longest_gap: Nanos::ZERO },
+        }
+    }
+
+    /// Drives the shard through all phases and reports the end.
+    pub(super) async fn run(mut self) {
+        let fault = self.turn_until_done().await.err();
+        self.close_down();
+        let elapsed = self.shard.clock.now().since(self.meter.started).as_secs_f64();
+        let busy_share = if elapsed > 0.0 { 1.0 - self.meter.waited.as_secs_f64() / elapsed } else { 0.0 };
+        let cost = Cost { busy_share: busy_share.clamp(0.0, 1.0), longest_gap: self.meter.longest_gap };
+        let records_lost = self.shard.engine.records_lost();
+        let shard = self.shard.shard;
+        // The conductor is gone only when the process is about to end.
+        let _ = self.shard.messages.send(Message::Ended { shard, cost, records_lost, fault });
+    }
+
+    async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
+        self.shard.barrier.arrive_ready(self.shard.clock.now());
+        let mut turns: u32 = 0;
+        loop {
+            let now = self.shard.clock.now();
+            if self.shard.interrupt.load(Relaxed) && !self.interrupted {
+                self.interrupted = true;
+                self.shard.engine.handle_interrupt(now);
+            }
+            self.begin_next_phase();
+            self.shard.engine.handle_timeout(now);
+            self.act();
+            self.relay_events();
+            self.hand_over_records(false);
+            if self.done() {
+                return Ok(());
+            }
+            let waited = self.wait()?;
+            self.reap();
+            self.act();
+            self.relay_events();
+            turns = turns.wrapping_add(1);
+            if waited || turns.is_multiple_of(64) {
+                self.publish_gauges();
+                glommio::executor().yield_task_queue_now().await;
+            }
+        }
+    }
+
+    fn done(&self) -> bool {
+        self.closed_phases == self.shard.phases || (self.interrupted && self.begun.is_empty())
+    }
+
+    fn begin_next_phase(&mut self) {
+        if self.interrupted || self.next_phase == self.shard.phases {
+            return;
+        }
+        if let Some(start) = self.shard.barrier.start_of(self.next_phase) {
+            self.begun.push(Begun { phase: self.next_phase, started: start.at, sending_ended: start.at });
+            self.shard.engine.begin_phase(self.next_phase, start);
+            self.next_phase += 1;
+            self.shard.gauges.phase.store(u64::from(self.next_phase), Relaxed);
+        }
+    }
+
+    /// Carries out what the engine wants.
+    fn act(&mut self) {
+        while let Some(action) = self.shard.engine.poll_action() {
+            match action {
+                Action::Close { connection } => match self.socket_of(connection) {
+                    Some(socket) => self.ring.close(socket),
+                    None => self.shard.engine.handle_gone(connection),
+                },
+                Action::Connect { connection, url } => self.connect(connection, url),
+                Action::Send(send) => {
+                    if let Some(socket) = self.socket_of(send.connection) {
+                        let engine = &self.shard.engine;
+                        self.ring.send(socket, |head| engine.write_head(&send, head), send.body.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, connection: ConnectionId, url: u16) {
+        let Some(address) = self.shard.addresses.get(usize::from(url)).copied() else { return };
+        let opened = client_socket(address)
+            .and_then(|socket| self.ring.open(socket).map_err(|_| std::io::Error::from_raw_os_error(EMFILE)));
+        match opened {
+            Ok(socket) => {
+                put(&mut self.sockets, connection.index, Some(socket));
+                put(&mut self.connections, socket.index, Some(connection));
+                self.ring.connect(socket, address);
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(EMFILE);
+                let now = self.shard.clock.now();
+                self.shard.engine.handle_unconnectable(connection, now, errno);
+            }
+        }
+    }
+
+    fn socket_of(&self, connection: ConnectionId) -> Option<SocketId> {
+        self.sockets.get(connection.index as usize).copied().flatten()
+    }
+
+    /// Waits for a completion, no longer than to what is due. Tells whether it waited in the kernel.
+    fn wait(&mut self) -> Result<bool, ShardFault> {
+        let clock = self.shard.clock;
+        let now = clock.now();
+        self.meter.longest_gap = self.meter.longest_gap.max(now.since(self.meter.last_look));
+        let limit = if self.watches_for_start() { WATCH } else { WAIT_MAX };
+        let latest = now.plus(limit).min(self.shard.engine.poll_timeout().unwrap_or(Stamp::NEVER));
+        let window = match self.shard.idle {
+            Idle::Sleep => self.spin_window(),
+            Idle::Spin if self.shard.engine.in_flight() > 0 => WAIT_MAX,
+            Idle::Spin => self.spin_window(),
+            Idle::Yield => Nanos::ZERO,
+        };
+        let sleep_until = match self.shard.engine.poll_due() {
+            Some(due) => latest.min(due.minus(window)),
+            None if self.shard.idle == Idle::Spin && self.shard.engine.in_flight() > 0 => now,
+            None => latest,
+        };
+        let sleeps = sleep_until > now && !self.ring.ready();
+        if sleeps {
+            self.ring.enter(Wait::AtMost(sleep_until.since(now)))?;
+            let woken = clock.now();
+            self.learn_wake_error(woken, sleep_until);
+            self.meter.waited.0 += woken.since(now).0;
+            self.meter.last_look = woken;
+        } else {
+            self.ring.enter(Wait::No)?;
+            let begun = clock.now();
+            let mut at = begun;
+            while at < latest && !self.ring.ready() {
+                std::hint::spin_loop();
+                at = clock.now();
+            }
+            self.meter.waited.0 += at.since(begun).0;
+            self.meter.last_look = at;
+            self.ring.enter(Wait::No)?;
+        }
+        Ok(sleeps)
+    }
+
+    /// Another shard may start the next phase at any moment.
+    fn watches_for_start(&self) -> bool {
+        self.next_phase < self.shard.phases
+            && self.begun.iter().all(|begun| begun.sending_ended > begun.started)
+    }
+
+    /// How long before a due time the kernel's sleep must end.
+    fn spin_window(&self) -> Nanos {
+        Nanos(self.wake_error.0 * 2).min(SPIN_WINDOW_MAX)
+    }
+
+    /// A sleep that ran to its end shows how late the kernel wakes this thread: a moving average that
+    /// follows a worse figure at once and forgets it slowly.
+    fn learn_wake_error(&mut self, woken: Stamp, until: Stamp) {
+        if woken >= until {
+            let error = woken.since(until).min(SPIN_WINDOW_MAX);
+            self.wake_error = if error > self.wake_error {
+                Nanos(u64::midpoint(self.wake_error.0, error.0))
+            } else {
+                Nanos((self.wake_error.0 * 63 + error.0) / 64)
+            };
+        }
+    }
+
+    fn reap(&mut self) {
+        let Self { shard, ring, sockets, connections, .. } = self;
+        let engine = &mut shard.engine;
+        let mut established = ReapNotes::default();
+        ring.reap(&shard.clock, REAP_BATCH, |now, event| {
+            let of = |socket: SocketId| connections.get(socket.index as usize).copied().flatten();
+            match event {
+                Event::Accepted { .. } => {}
+                Event::Closed { socket } => {
+                    if let Some(connection) = of(socket) {
+                        put(connections, socket.index, None);
+                        put(sockets, connection.index, None);
+                        engine.handle_gone(connection);
+                    }
+                }
+                Event::Connected { socket, result } => {
+                    if let Some(connection) = of(socket) {
+                        if result.is_ok() {
+                            established.sockets.push(socket);
+                        }
+                        engine.handle_connected(connection, now, result);
+                    }
+                }
+                Event::Ended { socket, errno } => {
+                    if let Some(connection) = of(socket) {
+                        engine.handle_ended(connection, now, errno);
+                    }
+                }
+                Event::Received { socket, bytes } => {
+                    if let Some(connection) = of(socket) {
+                        engine.handle_bytes(connection, now, bytes);
+                    }
+                }
+                Event::Sent { socket, result } => {
+                    if let Some(connection) = of(socket) {
+                        engine.handle_sent(connection, now, result);
+                    }
+                }
+            }
+        });
+        for socket in established.sockets {
+            self.ring.receive(socket);
+        }
+    }
+
+    /// Passes edges of phases to the barrier and tallies to the conductor.
+    fn relay_events(&mut self) {
+        while let Some(event) = self.shard.engine.poll_event() {
+            let now = self.shard.clock.now();
+            match event {
+                PhaseEvent::SendingEnded { phase, at, sent, by_time } => {
+                    if let Some(begun) = self.begun.iter_mut().find(|begun| begun.phase == phase) {
+                        begun.sending_ended = at;
+                    }
+                    self.shard.barrier.arrive_ended(phase, sent, by_time, now);
+                }
+                PhaseEvent::Closed { phase, at } => self.hand_over_phase(phase, at, now),
+            }
+        }
+    }
+
+    fn hand_over_phase(&mut self, phase: u16, closed: Stamp, now: Stamp) {
+        let Some(position) = self.begun.iter().position(|begun| begun.phase == phase) else { return };
+        let begun = self.begun.remove(position);
+        let Some(tally) = self.shard.engine.take_tally(phase) else { return };
+        self.closed_phases += 1;
+        self.shard.barrier.arrive_closed(phase, now);
+        self.hand_over_records(true);
+        let _ = self.shard.messages.send(Message::Phase(ClosedPhase {
+            shard: self.shard.shard,
+            phase,
+            started: begun.started,
+            sending_ended: begun.sending_ended,
+            closed: closed.max(begun.sending_ended),
+            interrupted: self.interrupted,
+            tally,
+        }));
+    }
+
+    /// Gives the writer what has gathered: half a batch, or everything when a phase has closed.
+    fn hand_over_records(&mut self, all: bool) {
+        let engine = &mut self.shard.engine;
+        let Some(port) = &self.shard.records else { return };
+        if !engine.records_ready() && !all {
+            return;
+        }
+        // Without an empty batch the engine fills up the one it has, then counts what is lost.
+        if let Ok(empty) = port.empty.try_recv() {
+            let full = engine.swap_records(empty);
+            let sent = port.full.try_send((port.shard, full));
+            if let Err(mpsc::TrySendError::Full((_, lost)) | mpsc::TrySendError::Disconnected((_, lost))) =
+                sent
+            {
+                engine.lose_records(&lost);
+            }
+        }
+    }
+
+    /// At the end there is time to wait for the writer, bounded, so that a slow disk loses nothing now.
+    fn hand_over_last_records(&mut self) {
+        let engine = &mut self.shard.engine;
+        if let Some(port) = self.shard.records.take()
+            && let Ok(empty) = port.empty.recv_timeout(CLOSE_DOWN_MAX.into())
+        {
+            let last = engine.swap_records(empty);
+            if let Err(mpsc::SendError((_, lost))) = port.full.send((port.shard, last)) {
+                engine.lose_records(&lost);
+            }
+        }
+    }
+
+    fn publish_gauges(&self) {
+        let counts = self.shard.engine.live_counts();
+        let gauges = &self.shard.gauges;
+        gauges.sent.store(counts.sent, Relaxed);
+        gauges.ok.store(counts.ok, Relaxed);
+        gauges.errors.store(counts.errors, Relaxed);
+        gauges.in_flight.store(counts.in_flight, Relaxed);
+    }
+
+    /// Closes every connection and waits, bounded, until they are gone.
+    fn close_down(&mut self) {
+        self.hand_over_last_records();
+        self.shard.engine.close_idle();
+        self.act();
+        let deadline = self.shard.clock.now().plus(CLOSE_DOWN_MAX);
+        while self.ring.sockets() > 0 && self.shard.clock.now() < deadline {
+            if self.ring.enter(Wait::AtMost(WAIT_MAX)).is_err() {
+                return;
+            }
+            self.reap();
+            self.act();
+        }
+    }
+}
+
+/// Sockets that were established while completions were reaped.
+#[derive(Debug, Default)]
+struct ReapNotes {
+    sockets: Vec<SocketId>,
+}
+
+/// Longest wait for connections to be gone at the end.
+const CLOSE_DOWN_MAX: Nanos = Nanos::from_millis(2_000);
+
+/// "Too many open files".
+const EMFILE: i32 = 24;
+
+fn client_socket(address: SocketAddr) -> Result<socket2::Socket, std::io::Error> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM,
+        Some(socket2::Protocol::TCP),
+    )?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket)
+}
+
+/// Puts `value` at `index`, growing the table as needed.
+fn put<T: Clone>(table: &mut Vec<Option<T>>, index: u32, value: Option<T>) {
+    let index = index as usize;
+    if table.len() <= index {
+        table.resize(index + 1, None);
+    }
+    if let Some(place) = table.get_mut(index) {
+        *place = value;
+    }
+}

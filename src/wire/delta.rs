@@ -1,0 +1,369 @@
+//! The JSON of one chat message: does it have content, and what usage does it report?
+//!
+//! The rules are AIPerf's. [`read`] answers with the byte scanner of `scan` when the message is an ordinary
+//! one and with a parsed tree when anything about it surprises the scanner; both give the same answer on
+//! every input (`check::delta`, which a property and a fuzz target call). Texts are not kept.
+
+mod scan;
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::wire::reply::Usage;
+
+/// What one message is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::wire) enum Reading {
+    /// A JSON array that is not empty.
+    Array,
+    /// An object.
+    Delta(Delta),
+    /// Not JSON, or null, false, zero, or empty: passed over.
+    Nothing,
+    /// A number, a string or `true`; the name of the type in Python, for AIPerf's error text.
+    Scalar(&'static str),
+}
+
+/// What an object says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::wire) struct Delta {
+    /// Text, reasoning or a tool call that is not empty.
+    pub content: bool,
+    /// Text or a tool call: content that is not reasoning alone.
+    pub output: bool,
+    /// Token counts, when the object has a `usage` that is not empty.
+    pub usage: Option<Usage>,
+}
+
+/// The parts of `choices[0].delta` or `.message` that matter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    text: bool,
+    reasoning: bool,
+    tool_call: bool,
+}
+
+impl Parts {
+    /// AIPerf looks at reasoning first, then at tool calls, then at text.
+    const fn apply(self, delta: &mut Delta) {
+        if self.reasoning {
+            delta.content = true;
+            delta.output = self.text;
+        } else {
+            delta.content = self.tool_call || self.text;
+            delta.output = delta.content;
+        }
+    }
+}
+
+/// Reads the data of one message.
+pub(in crate::wire) fn read(data: &[u8]) -> Reading {
+    match scan::scan(data) {
+        Some(delta) => Reading::Delta(delta),
+        None => read_tree(data),
+    }
+}
+
+/// What the scanner alone says; absent when it leaves the message to the tree.
+pub(in crate::wire) fn read_scanned(data: &[u8]) -> Option<Delta> {
+    scan::scan(data)
+}
+
+/// Reads the data of one message by way of a tree.
+pub(in crate::wire) fn read_tree(data: &[u8]) -> Reading {
+    // Bytes that are not UTF-8 become replacement characters: harmless inside a string, an error elsewhere.
+    let text: Cow<str> = String::from_utf8_lossy(data);
+    match serde_json::from_str(&text) {
+        Err(_) | Ok(Value::Null | Value::Bool(false)) => Reading::Nothing,
+        Ok(Value::Array(items)) if !items.is_empty() => Reading::Array,
+        Ok(Value::Bool(true)) => Reading::Scalar("bool"),
+        Ok(Value::Object(object)) => Reading::Delta(read_object(&object)),
+        Ok(value) if !truthy(Some(&value)) => Reading::Nothing,
+        Ok(Value::Number(number)) => Reading::Scalar(if number.is_f64() { "float" } else { "int" }),
+        Ok(Value::String(_) | Value::Array(_)) => Reading::Scalar("str"),
+    }
+}
+
+fn read_object(object: &Map<String, Value>) -> Delta {
+    let mut delta = Delta { usage: object.get("usage").and_then(read_usage), ..Delta::default() };
+    let member = match object.get("object").and_then(Value::as_str) {
+        Some("chat.completion") => "message",
+        Some("chat.completion.chunk") => "delta",
+        _ => return delta,
+    };
+    let part = object.get("choices").and_then(|choices| choices.get(0)).and_then(|first| first.get(member));
+    let Some(Value::Object(part)) = part else { return delta };
+    let parts = Parts {
+        text: truthy(part.get("content")),
+        reasoning: truthy(part.get("reasoning_content")) || truthy(part.get("reasoning")),
+        tool_call: part.get("tool_calls").and_then(Value::as_array).is_some_and(|calls| {
+            calls
+                .iter()
+                .filter_map(|call| call.get("function"))
+                .any(|function| truthy(function.get("name")) || truthy(function.get("arguments")))
+        }),
+    };
+    parts.apply(&mut delta);
+    delta
+}
+
+/// What Python takes for true.
+fn truthy(value: Option<&Value>) -> bool {
+    match value {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(value)) => *value,
+        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::Object(members)) => !members.is_empty(),
+    }
+}
+
+/// Names of the prompt's token count, the first one present wins.
+const PROMPT_KEYS: [&str; 5] =
+    ["prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens", "input_token_count"];
+/// Prompt names under which the vendor leaves out what its cache read or wrote: it is added back.
+const PROMPT_KEYS_WITHOUT_CACHE: [&str; 2] = ["input_tokens", "inputTokens"];
+/// What is added back.
+const CACHE_KEYS_ADDED: [&str; 4] = [
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "cacheReadInputTokens",
+    "cacheWriteInputTokens",
+];
+/// Names of the reply's token count.
+const COMPLETION_KEYS: [&str; 5] =
+    ["completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens", "generated_token_count"];
+/// Names of the sum.
+const TOTAL_KEYS: [&str; 3] = ["total_tokens", "totalTokenCount", "totalTokens"];
+/// Objects that hold parts of the prompt's count.
+const PROMPT_DETAILS_KEYS: [&str; 2] = ["prompt_tokens_details", "input_tokens_details"];
+/// Objects that hold parts of the reply's count.
+const COMPLETION_DETAILS_KEYS: [&str; 2] = ["completion_tokens_details", "output_tokens_details"];
+/// Names of the count read from the cache, outside the details.
+const CACHED_KEYS: [&str; 5] = [
+    "cache_read_input_tokens",
+    "prompt_cache_hit_tokens",
+    "cachedContentTokenCount",
+    "cacheReadInputTokens",
+    "cached_tokens",
+];
+/// Name of the reasoning count, outside the details.
+const REASONING_KEY: &str = "thoughtsTokenCount";
+/// Objects that some vendors put around the counts.
+const WRAPPER_KEYS: [&str; 3] = ["usageMetadata", "meta", "tokens"];
+
+fn read_usage(usage: &Value) -> Option<Usage> {
+    let Value::Object(outer) = usage else { return None };
+    if outer.is_empty() {
+        return None;
+    }
+    let usage = unwrapped(outer);
+    let count = |key: &&str| usage.get(*key).and_then(Value::as_u64);
+    let detail = |objects: &[&str], key: &str| {
+        objects.iter().find_map(|object| usage.get(*object)?.get(key)?.as_u64())
+    };
+    let prompt = PROMPT_KEYS.iter().find_map(|key| Some((*key, count(key)?)));
+    Some(Usage {
+        prompt_tokens: prompt.map(|(key, tokens)| {
+            if PROMPT_KEYS_WITHOUT_CACHE.contains(&key) {
+                CACHE_KEYS_ADDED.iter().filter_map(count).fold(tokens, u64::saturating_add)
+            } else {
+                tokens
+            }
+        }),
+        completion_tokens: COMPLETION_KEYS.iter().find_map(count),
+        total_tokens: TOTAL_KEYS.iter().find_map(count),
+        reasoning_tokens: detail(&COMPLETION_DETAILS_KEYS, "reasoning_tokens")
+            .or_else(|| count(&REASONING_KEY)),
+        cached_tokens: detail(&PROMPT_DETAILS_KEYS, "cached_tokens")
+            .or_else(|| CACHED_KEYS.iter().find_map(count)),
+    })
+}
+
+/// The object with the counts themselves.
+fn unwrapped(usage: &Map<String, Value>) -> &Map<String, Value> {
+    let [metadata, meta, tokens] = WRAPPER_KEYS;
+    let inner = usage
+        .get(metadata)
+        .filter(|inner| inner.is_object())
+        .or_else(|| usage.get(meta).and_then(|meta| meta.get(tokens)).filter(|inner| inner.is_object()))
+        .or_else(|| usage.get(tokens));
+    match inner {
+        Some(Value::Object(inner)) => inner,
+        _ => usage,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delta(data: &str) -> Delta {
+        match read(data.as_bytes()) {
+            Reading::Delta(delta) => delta,
+            other => panic!("{data} was read as {other:?}"),
+        }
+    }
+
+    fn chunk(members: &str) -> Delta {
+        delta(&format!(r#"{{"object":"chat.completion.chunk","choices":[{{"delta":{{{members}}}}}]}}"#))
+    }
+
+    /// Members of a delta, whether it has content, whether it has output.
+    const MEMBERS: &[(&str, bool, bool)] = &[
+        ("", false, false),
+        (r#""role":"assistant","content":"""#, false, false),
+        (r#""content":null"#, false, false),
+        (r#""content":[]"#, false, false),
+        (r#""content":" ""#, true, true),
+        (r#""content":"\n""#, true, true),
+        (r#""content":[{"type":"text","text":"x"}]"#, true, true),
+        (r#""content":null,"refusal":"no""#, false, false),
+        (r#""function_call":{"name":"f","arguments":"{}"}"#, false, false),
+        (r#""reasoning_content":"a""#, true, false),
+        (r#""reasoning":"a""#, true, false),
+        (r#""reasoning_content":"","reasoning":"x""#, true, false),
+        (r#""reasoning_content":null,"content":"x""#, true, true),
+        (r#""reasoning_content":"a","content":"x""#, true, true),
+        (r#""reasoning":"a","tool_calls":[{"function":{"name":"f"}}]"#, true, false),
+        (r#""tool_calls":null"#, false, false),
+        (r#""tool_calls":[]"#, false, false),
+        (r#""tool_calls":[{}]"#, false, false),
+        (r#""tool_calls":[null]"#, false, false),
+        (r#""tool_calls":[{"function":null}]"#, false, false),
+        (r#""tool_calls":[{"function":{"name":null,"arguments":""}}]"#, false, false),
+        (r#""tool_calls":[{"index":0,"function":{"arguments":"{"}}]"#, true, true),
+        (r#""tool_calls":[{},{"function":{"name":"f"}}]"#, true, true),
+        (r#""content":"","content":"x""#, true, true),
+        (r#""content":"x","content":"""#, false, false),
+        (r#""cont\u0065nt":"x""#, true, true),
+    ];
+
+    #[test]
+    fn content_is_found_where_it_is_and_nowhere_else() {
+        for (members, content, output) in MEMBERS {
+            let found = chunk(members);
+            assert_eq!((found.content, found.output), (*content, *output), "{members}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_choice_of_a_known_object_counts() {
+        for (data, content) in [
+            (r#"{"choices":[{"delta":{"content":"A"}}]}"#, false),
+            (r#"{"object":null,"choices":[{"delta":{"content":"A"}}]}"#, false),
+            (r#"{"object":"text_completion","choices":[{"delta":{"content":"A"}}]}"#, false),
+            (r#"{"object":"chat.completion","choices":[{"delta":{"content":"A"}}]}"#, false),
+            (r#"{"object":"chat.completion","choices":[{"message":{"content":"A"}}]}"#, true),
+            (r#"{"choices":[{"index":1,"delta":{"content":"A"}}],"object":"chat.completion.chunk"}"#, true),
+            (r#"{"object":"chat.completion.chunk","choices":[{},{"delta":{"content":"A"}}]}"#, false),
+            (r#"{"object":"chat.completion.chunk","choices":[]}"#, false),
+            (r#"{"object":"chat.completion.chunk","choices":null}"#, false),
+            (r#"{"object":"chat.completion.chunk","choices":[null]}"#, false),
+            (r#"{"object":"chat.completion.chunk","choices":[{"delta":null}]}"#, false),
+            (r#"{"object":"chat.completion.chunk"}"#, false),
+            (r#"{"error":{"message":"boom","code":500}}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(delta(data).content, content, "{data}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_object_is_told_apart() {
+        for (data, reading) in [
+            ("{broken", Reading::Nothing),
+            ("null", Reading::Nothing),
+            ("0", Reading::Nothing),
+            ("\"\"", Reading::Nothing),
+            ("[]", Reading::Nothing),
+            ("[1,2]", Reading::Array),
+            ("5", Reading::Scalar("int")),
+            ("0.5", Reading::Scalar("float")),
+            ("true", Reading::Scalar("bool")),
+            ("false", Reading::Nothing),
+            ("\"x\"", Reading::Scalar("str")),
+            ("{\"a\":1} {\"a\":1}", Reading::Nothing),
+        ] {
+            assert_eq!(read(data.as_bytes()), reading, "{data}");
+        }
+    }
+
+    #[test]
+    fn usage_is_understood_under_every_vendors_names() {
+        let usage = |usage: &str| delta(&format!(r#"{{"usage":{usage}}}"#)).usage;
+        let counts = |prompt, completion, total, reasoning, cached| {
+            Some(Usage {
+                prompt_tokens: prompt,
+                completion_tokens: completion,
+                total_tokens: total,
+                reasoning_tokens: reasoning,
+                cached_tokens: cached,
+            })
+        };
+        for (text, expected) in [
+            ("null", None),
+            ("{}", None),
+            ("[]", None),
+            (r#"{"other":1}"#, counts(None, None, None, None, None)),
+            (
+                r#"{"prompt_tokens":11,"completion_tokens":5,"total_tokens":16}"#,
+                counts(Some(11), Some(5), Some(16), None, None),
+            ),
+            (
+                r#"{"prompt_tokens":0,"completion_tokens":5,"prompt_tokens_details":null}"#,
+                counts(Some(0), Some(5), None, None, None),
+            ),
+            (
+                r#"{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":8},
+                    "completion_tokens_details":{"reasoning_tokens":3,"audio_tokens":null}}"#,
+                counts(Some(9), Some(5), None, Some(3), Some(8)),
+            ),
+            (
+                r#"{"input_tokens":9,"output_tokens":5,"cache_read_input_tokens":4,"cache_creation_input_tokens":2}"#,
+                counts(Some(15), Some(5), None, None, Some(4)),
+            ),
+            (
+                r#"{"promptTokenCount":9,"candidatesTokenCount":5,"totalTokenCount":14,"thoughtsTokenCount":2,"cachedContentTokenCount":7}"#,
+                counts(Some(9), Some(5), Some(14), Some(2), Some(7)),
+            ),
+            (
+                r#"{"usageMetadata":{"inputTokens":1,"cacheReadInputTokens":2,"cacheWriteInputTokens":3,"outputTokens":4,"totalTokens":10}}"#,
+                counts(Some(6), Some(4), Some(10), None, Some(2)),
+            ),
+            (r#"{"meta":{"tokens":{"input_tokens":3}}}"#, counts(Some(3), None, None, None, None)),
+            (r#"{"tokens":{"generated_token_count":3}}"#, counts(None, Some(3), None, None, None)),
+            (r#"{"prompt_tokens":null,"input_tokens":3}"#, counts(Some(3), None, None, None, None)),
+            (r#"{"prompt_tokens":-1,"completion_tokens":"5"}"#, counts(None, None, None, None, None)),
+        ] {
+            assert_eq!(usage(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_stray_byte_inside_a_text_spoils_nothing() {
+        let mut data =
+            br#"{"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}"#.to_vec();
+        let place = data.iter().position(|byte| *byte == b'x').unwrap_or(0);
+        data[place] = 0xff;
+        assert_eq!(read(&data), Reading::Delta(Delta { content: true, output: true, usage: None }));
+        assert_eq!(read_tree(&data), read(&data));
+    }
+
+    #[test]
+    fn ordinary_messages_never_need_the_tree() {
+        for data in [
+            r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}"#,
+            r#"{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" Rh\u00efne\n\ud83d\ude00 –"},"logprobs":{"content":[{"token":" R","logprob":-0.25,"bytes":[32,82],"top_logprobs":[]}]},"finish_reason":"stop"}]}"#,
+            r#"{"object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":11,"total_tokens":16,"completion_tokens":5,"prompt_tokens_details":null,"completion_tokens_details":{"reasoning_tokens":1}}}"#,
+            r#"{"object":"chat.completion.chunk","choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]}}]}"#,
+            r#"{"object": "chat.completion.chunk", "choices": [{"delta": {"reasoning_content": "a"}}]}"#,
+        ] {
+            let scanned = read_scanned(data.as_bytes());
+            assert!(scanned.is_some(), "{data}");
+            assert_eq!(scanned.map(Reading::Delta), Some(read_tree(data.as_bytes())));
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! The ring against ordinary blocking peers on the loopback: nothing is lost, doubled or delivered late.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use phasor::shard::ring::{Event, Ring, RingError, RingOptions, SocketId, Wait};
+use phasor::time::{Clock, Nanos};
+use socket2::{Domain, Socket, Type};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread;
+
+/// An event that outlives its handler.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Accepted(SocketId),
+    Closed(SocketId),
+    Connected(SocketId, Result<(), i32>),
+    Ended(SocketId, Option<i32>),
+    Received(SocketId, Vec<u8>),
+    Sent(SocketId, Result<usize, i32>),
+}
+
+impl Seen {
+    fn of(event: &Event<'_>) -> Self {
+        match *event {
+            Event::Accepted { socket, .. } => Self::Accepted(socket),
+            Event::Closed { socket } => Self::Closed(socket),
+            Event::Connected { socket, result } => Self::Connected(socket, result),
+            Event::Ended { socket, errno } => Self::Ended(socket, errno),
+            Event::Received { socket, bytes } => Self::Received(socket, bytes.to_vec()),
+            Event::Sent { socket, result } => Self::Sent(socket, result),
+        }
+    }
+}
+
+const SMALL: RingOptions = RingOptions { sockets_max: 256, entries: 64, buffers: 64, buffer_bytes: 16_384 };
+
+struct Driver {
+    ring: Ring,
+    clock: Clock,
+}
+
+impl Driver {
+    fn new(options: RingOptions, block: Vec<u8>) -> Self {
+        Self { ring: Ring::new(options, Arc::from(block)).unwrap(), clock: Clock::start() }
+    }
+
+    /// Drives the ring until `done` says so; panics after ten seconds without an end.
+    fn until(&mut self, mut done: impl FnMut(&mut Ring, Seen) -> bool) {
+        let deadline = self.clock.now().plus(Nanos::from_millis(10_000));
+        let mut seen = Vec::new();
+        loop {
+            assert!(self.clock.now() < deadline, "the expected event never came");
+            self.ring.enter(Wait::AtMost(Nanos::from_millis(100))).unwrap();
+            self.ring.reap(&self.clock, 1_000, |_, event| seen.push(Seen::of(&event)));
+            for event in seen.drain(..) {
+                if done(&mut self.ring, event) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, address: SocketAddr) -> SocketId {
+        let socket = self.ring.open(fresh()).unwrap();
+        self.ring.connect(socket, address);
+        self.until(|_, event| event == Seen::Connected(socket, Ok(())));
+        socket
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.ring.close(socket);
+        self.until(|_, event| match event {
+            Seen::Closed(closed) => {
+                assert_eq!(closed, socket);
+                true
+            }
+            other => panic!("{other:?} after close"),
+        });
+    }
+}
+
+fn fresh() -> Socket {
+    Socket::new(Domain::IPV4, Type::STREAM, None).unwrap()
+}
+
+/// A listener and what `serve` makes of each of its first `connections`, on a thread each.
+fn peer<T: Send + 'static>(
+    connections: usize,
+    serve: impl Fn(usize, TcpStream) -> T + Send + Sync + Copy + 'static,
+) -> (SocketAddr, thread::JoinHandle<Vec<T>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = thread::spawn(move || {
+        let streams: Vec<_> = (0..connections)
+            .map(|number| {
+                let (stream, _) = listener.accept().unwrap();
+                thread::spawn(move || serve(number, stream))
+            })
+            .collect();
+        streams.into_iter().map(|stream| stream.join().unwrap()).collect()
+    });
+    (address, server)
+}
+
+fn echo(_: usize, mut stream: TcpStream) {
+    let mut buffer = vec![0; 65_536];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => stream.write_all(&buffer[..count]).unwrap(),
+        }
+    }
+}
+
+/// Bytes without a short period, so that a lost or doubled piece shows.
+fn pattern(length: usize, seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut bytes = vec![0; length];
+    random.fill(&mut bytes);
+    bytes
+}
+
+fn round_trip(driver: &mut Driver, socket: SocketId, head: &[u8], body: Range<usize>) -> Vec<u8> {
+    let total = head.len() + body.len();
+    driver.ring.send(socket, |bytes| bytes.extend_from_slice(head), body);
+    let mut received = Vec::with_capacity(total);
+    let mut sent = false;
+    driver.until(|_, event| {
+        match event {
+            Seen::Received(from, bytes) if from == socket => received.extend_from_slice(&bytes),
+            Seen::Sent(from, result) if from == socket => {
+                assert!(!sent, "one send ends once");
+                assert_eq!(result, Ok(total));
+                sent = true;
+            }
+            other => panic!("{other:?}"),
+        }
+        sent && received.len() >= total
+    });
+    received
+}
+
+#[test]
+fn an_echo_of_any_size_comes_back_whole() {
+    let block = pattern(8 << 20, 1);
+    let (address, server) = peer(1, echo);
+    let mut driver = Driver::new(SMALL, block.clone());
+    let socket = driver.connect(address);
+    driver.ring.receive(socket);
+    for length in [1, 2, 1_460, 16_384, 16_385, 65_536, 1 << 20, 8 << 20] {
+        let back = round_trip(&mut driver, socket, b"head of the message", 0..length);
+        assert!(back.starts_with(b"head of the message"));
+        assert!(back[19..] == block[..length], "{length} bytes");
+        assert!(round_trip(&mut driver, socket, b"", 0..length) == block[..length]);
+        assert!(round_trip(&mut driver, socket, &block[..length], 0..0) == block[..length]);
+    }
+    driver.close(socket);
+    assert_eq!(driver.ring.sockets(), 0);
+    drop(driver);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_tiny_send_buffer_splits_the_send_and_loses_nothing() {
+    let block = pattern(1 << 20, 2);
+    let (address, server) = peer(1, |_, mut stream| {
+        let mut all = Vec::new();
+        let mut piece = [0; 777];
+        loop {
+            match stream.read(&mut piece).unwrap() {
+                0 => return all,
+                count => all.extend_from_slice(&piece[..count]),
+            }
+        }
+    });
+    let mut driver = Driver::new(SMALL, block.clone());
+    let socket = fresh();
+    socket.set_send_buffer_size(4_096).unwrap();
+    let socket = driver.ring.open(socket).unwrap();
+    driver.ring.connect(socket, address);
+    driver.until(|_, event| event == Seen::Connected(socket, Ok(())));
+    driver.ring.send(socket, |head| head.extend_from_slice(b"first"), 0..block.len());
+    driver.until(|_, event| event == Seen::Sent(socket, Ok(block.len() + 5)));
+    // The request was wholly sent: the peer sees all of it and then the end, not a reset.
+    driver.close(socket);
+    let all = server.join().unwrap().remove(0);
+    assert!(all.starts_with(b"first"));
+    assert!(all[5..] == block);
+}
+
+#[test]
+fn four_buffers_carry_sixty_four_busy_sockets() {
+    const SOCKETS: usize = 64;
+    const BYTES: usize = 256 << 10;
+    let (address, server) = peer(SOCKETS, |_, mut stream| {
+        let mut number = [0];
+        stream.read_exact(&mut number).unwrap();
+        stream.write_all(&pattern(BYTES, u64::from(number[0]))).unwrap();
+    });
+    let options = RingOptions { sockets_max: 64, entries: 8, buffers: 4, buffer_bytes: 1_024 };
+    let mut driver = Driver::new(options, (0..=255).collect());
+    let sockets: Vec<SocketId> = (0..SOCKETS).map(|_| driver.connect(address)).collect();
+    for (number, &socket) in sockets.iter().enumerate() {
+        driver.ring.receive(socket);
+        driver.ring.send(socket, |_| {}, number..number + 1);
+    }
+    let mut received = vec![Vec::new(); SOCKETS];
+    let mut ended = 0;
+    driver.until(|_, event| {
+        match event {
+            Seen::Received(socket, bytes) => received[socket.index as usize].extend_from_slice(&bytes),
+            Seen::Ended(_, errno) => {
+                assert_eq!(errno, None);
+                ended += 1;
+            }
+            Seen::Sent(_, result) => assert_eq!(result, Ok(1)),
+            other => panic!("{other:?}"),
+        }
+        ended == SOCKETS
+    });
+    for (number, &socket) in sockets.iter().enumerate() {
+        assert!(received[socket.index as usize] == pattern(BYTES, number as u64), "socket {number}");
+    }
+    server.join().unwrap();
+}
+
+#[test]
+fn a_refused_connection_says_so() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut driver = Driver::new(SMALL, Vec::new());
+    let socket = driver.ring.open(fresh()).unwrap();
+    driver.ring.connect(socket, address);
+    driver.until(|_, event| {
+        assert_eq!(event, Seen::Connected(socket, Err(libc::ECONNREFUSED)));
+        true
+    });
+    driver.close(socket);
+}
+
+#[test]
+fn a_peers_end_of_stream_comes_after_its_bytes() {
+    let (address, server) = peer(1, |_, mut stream| stream.write_all(b"last words").unwrap());
+    let mut driver = Driver::new(SMALL, Vec::new());
+    let socket = driver.connect(address);
+    driver.ring.receive(socket);
+    let mut received = Vec::new();
+    driver.until(|_, event| match event {
+        Seen::Received(_, bytes) => {
+            received.extend(bytes);
+            false
+        }
+        other => {
+            assert_eq!(other, Seen::Ended(socket, None));
+            true
+        }
+    });
+    assert_eq!(received, b"last words");
+    driver.close(socket);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_peers_reset_ends_the_stream_with_its_error() {
+    let (address, server) = peer(1, |_, stream| {
+        Socket::from(stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
+    });
+    let mut driver = Driver::new(SMALL, Vec::new());
+    let socket = driver.connect(address);
+    driver.ring.receive(socket);
+    driver.until(|_, event| {
+        assert_eq!(event, Seen::Ended(socket, Some(libc::ECONNRESET)));
+        true
+    });
+    server.join().unwrap();
+    driver.ring.send(socket, |head| head.extend_from_slice(b"too late"), 0..0);
+    driver.until(|_, event| {
+        assert_eq!(event, Seen::Sent(socket, Err(libc::EPIPE)));
+        true
+    });
+    driver.close(socket);
+}
+
+#[test]
+fn our_reset_reaches_the_peer_as_a_reset() {
+    let (address, server) = peer(1, |_, mut stream| stream.read(&mut [0; 16]).unwrap_err().kind());
+    let mut driver = Driver::new(SMALL, Vec::new());
+    let socket = driver.connect(address);
+    driver.ring.reset(socket);
+    driver.until(|_, event| event == Seen::Closed(socket));
+    assert_eq!(server.join().unwrap(), [ErrorKind::ConnectionReset]);
+}
+
+#[test]
+fn closing_in_the_middle_of_sending_and_receiving_ends_in_closed_alone() {
+    let (address, server) = peer(1, |_, mut stream| {
+        // Reads nothing until the other side is gone, so that its send must be pending.
+        stream.write_all(b"x").unwrap();
+        let mut gone = [0; 1];
+        stream.peek(&mut gone).unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        rest.len()
+    });
+    let block = pattern(32 << 20, 3);
+    let mut driver = Driver::new(SMALL, block.clone());
+    let socket = driver.connect(address);
+    driver.ring.receive(socket);
+    driver.ring.send(socket, |_| {}, 0..block.len());
+    driver.until(|_, event| matches!(event, Seen::Received(..)));
+    driver.close(socket);
+    assert_eq!(driver.ring.sockets(), 0);
+    let taken = server.join().unwrap()[0];
+    assert!(taken > 0 && taken < block.len(), "{taken} bytes went out");
+}
+
+#[test]
+fn a_slot_of_a_new_life_ignores_its_old_name() {
+    let (address, server) = peer(2, echo);
+    let mut driver = Driver::new(SMALL, b"block".to_vec());
+    let old = driver.connect(address);
+    driver.ring.receive(old);
+    driver.close(old);
+    let new = driver.connect(address);
+    assert_eq!(new.index, old.index);
+    assert_ne!(new.generation, old.generation);
+    driver.ring.receive(old);
+    driver.ring.send(old, |_| panic!("the old life sends nothing"), 0..5);
+    driver.ring.close(old);
+    driver.ring.receive(new);
+    assert_eq!(round_trip(&mut driver, new, b"", 0..5), b"block");
+    driver.ring.close(new);
+    driver.ring.close(new);
+    driver.until(|_, event| event == Seen::Closed(new));
+    driver.ring.enter(Wait::No).unwrap();
+    let clock = driver.clock;
+    driver.ring.reap(&clock, 10, |_, event| panic!("{event:?} after the last event"));
+    drop(driver);
+    server.join().unwrap();
+}
+
+#[test]
+fn a_full_table_gives_the_socket_back() {
+    let options = RingOptions { sockets_max: 2, ..SMALL };
+    let mut driver = Driver::new(options, Vec::new());
+    let first = driver.ring.open(fresh()).unwrap();
+    driver.ring.open(fresh()).unwrap();
+    assert!(driver.ring.open(fresh()).is_err());
+    driver.close(first);
+    assert!(driver.ring.open(fresh()).is_ok());
+}
+
+#[test]
+fn a_queue_of_two_entries_loses_no_operation() {
+    let listener = Socket::from(TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let options = RingOptions { sockets_max: 600, entries: 2, buffers: 8, buffer_bytes: 512 };
+    let mut driver = Driver::new(options, b"hello".to_vec());
+    let listener = driver.ring.open(listener).unwrap();
+    driver.ring.accept(listener);
+    for _ in 0..200 {
+        let socket = driver.ring.open(fresh()).unwrap();
+        driver.ring.connect(socket, address);
+    }
+    let (mut received, mut closed) = (0, 0);
+    driver.until(|ring, event| {
+        match event {
+            Seen::Accepted(socket) => ring.receive(socket),
+            Seen::Connected(socket, result) => {
+                assert_eq!(result, Ok(()));
+                ring.send(socket, |_| {}, 0..5);
+            }
+            Seen::Sent(socket, result) => {
+                assert_eq!(result, Ok(5));
+                ring.close(socket);
+            }
+            Seen::Received(_, bytes) => {
+                assert_eq!(bytes, b"hello");
+                received += 1;
+            }
+            Seen::Ended(socket, errno) => {
+                assert_eq!(errno, None);
+                ring.close(socket);
+            }
+            Seen::Closed(_) => closed += 1,
+        }
+        closed == 400
+    });
+    assert_eq!(received, 200);
+    assert_eq!(driver.ring.sockets(), 1);
+}
+
+#[test]
+fn more_completions_than_the_queue_holds_lose_no_byte() {
+    const BYTES: usize = 64 << 10;
+    let (address, server) = peer(4, |_, mut stream| stream.write_all(&pattern(BYTES, 4)).unwrap());
+    // Eight places for completions, and sixteen bytes to each.
+    let options = RingOptions { sockets_max: 4, entries: 2, buffers: 1_024, buffer_bytes: 16 };
+    let mut driver = Driver::new(options, Vec::new());
+    let sockets: Vec<SocketId> = (0..4).map(|_| driver.connect(address)).collect();
+    for &socket in &sockets {
+        driver.ring.receive(socket);
+    }
+    let mut received = vec![Vec::new(); 4];
+    let mut ended = 0;
+    driver.until(|_, event| {
+        match event {
+            Seen::Received(socket, bytes) => received[socket.index as usize].extend_from_slice(&bytes),
+            other => {
+                assert!(matches!(other, Seen::Ended(_, None)), "{other:?}");
+                ended += 1;
+            }
+        }
+        ended == 4
+    });
+    for bytes in received {
+        assert!(bytes == pattern(BYTES, 4));
+    }
+    server.join().unwrap();
+}
+
+#[test]
+fn a_closed_listener_accepts_no_more() {
+    let listener = Socket::from(TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let mut driver = Driver::new(SMALL, Vec::new());
+    let listener = driver.ring.open(listener).unwrap();
+    driver.ring.accept(listener);
+    let first = TcpStream::connect(address).unwrap();
+    driver.until(|_, event| matches!(event, Seen::Accepted(_)));
+    driver.close(listener);
+    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    drop(first);
+}
+
+#[test]
+fn a_dropped_ring_lets_go_of_what_is_pending() {
+    let (address, server) = peer(3, |_, mut stream| stream.read(&mut [0; 16]).unwrap_or(0));
+    let mut driver = Driver::new(SMALL, Vec::new());
+    for _ in 0..3 {
+        let socket = driver.connect(address);
+        driver.ring.receive(socket);
+    }
+    drop(driver);
+    assert_eq!(server.join().unwrap(), [0, 0, 0]);
+}
+
+#[test]
+fn a_wait_ends_when_its_time_has_passed() {
+    let mut driver = Driver::new(SMALL, Vec::new());
+    let before = driver.clock.now();
+    driver.ring.enter(Wait::AtMost(Nanos::from_millis(3))).unwrap();
+    assert!(driver.clock.now().since(before) >= Nanos::from_millis(3));
+    assert!(!driver.ring.ready());
+}
+
+#[test]
+fn arrivals_show_in_shared_memory_before_any_system_call() {
+    let (address, server) = peer(1, echo);
+    let mut driver = Driver::new(SMALL, b"ping".to_vec());
+    let socket = driver.connect(address);
+    driver.ring.receive(socket);
+    driver.ring.send(socket, |_| {}, 0..4);
+    driver.until(|_, event| matches!(event, Seen::Sent(..)));
+    let deadline = driver.clock.now().plus(Nanos::from_millis(10_000));
+    while !driver.ring.ready() {
+        assert!(driver.clock.now() < deadline, "the echo never showed");
+    }
+    driver.ring.enter(Wait::No).unwrap();
+    let mut received = Vec::new();
+    let clock = driver.clock;
+    driver.ring.reap(&clock, 10, |_, event| received.push(Seen::of(&event)));
+    assert_eq!(received, [Seen::Received(socket, b"ping".to_vec())]);
+    drop(driver);
+    server.join().unwrap();
+}
+
+#[test]
+fn impossible_sizes_are_refused_by_name() {
+    for options in [
+        RingOptions { buffers: 3, ..SMALL },
+        RingOptions { buffers: 0, ..SMALL },
+        RingOptions { entries: 100, ..SMALL },
+        RingOptions { buffer_bytes: 0, ..SMALL },
+        RingOptions { sockets_max: 0, ..SMALL },
+    ] {
+        assert!(matches!(Ring::new(options, Arc::from([])), Err(RingError::Sizes { .. })), "{options:?}");
+    }
+}

@@ -1,0 +1,85 @@
+//! In steady state neither reading a reply nor writing a request head allocates.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use phasor::wire::{Progress, ReplyDecoder, RequestTemplate};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; the counter is plain thread-local memory
+// that never allocates itself.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn ten_thousand_replies_allocate_nothing() {
+    let event = |delta: &str| {
+        format!(
+            r#"data: {{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":null}}]}}"#
+        ) + "\n\n"
+    };
+    let usage = "data: {\"object\":\"chat.completion.chunk\",\"choices\":[],\"usage\":{\"prompt_tokens\":11,\"completion_tokens\":5,\"total_tokens\":16,\"prompt_tokens_details\":null}}\n\n";
+    let body = [
+        &*event(r#""role":"assistant","content":"""#),
+        &event(r#""content":" Rh\u00efne\n""#).repeat(8),
+        usage,
+        "data: [DONE]\n\n",
+    ]
+    .concat();
+    let stream = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    );
+    let hi = r#"{"object":"chat.completion","choices":[{"message":{"content":"Hi"}}]}"#;
+    let text = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{hi}",
+        hi.len()
+    );
+    let url = phasor::config::Url {
+        text: String::new(),
+        host: "localhost".to_owned(),
+        port: 8_000,
+        target: "/v1".to_owned(),
+    };
+    let template = RequestTemplate::new(&url, true);
+    let mut head = Vec::with_capacity(1_024);
+    let mut decoder = ReplyDecoder::default();
+    let mut round = |size: usize| {
+        head.clear();
+        template.render(&mut head, 1, 2, size);
+        for reply in [&stream, &text] {
+            decoder.reset();
+            let mut whole = false;
+            for piece in reply.as_bytes().chunks(size) {
+                whole = matches!(decoder.feed(piece).progress, Progress::Complete { reusable: true });
+            }
+            assert!(whole);
+        }
+    };
+    for size in 1..200 {
+        round(size);
+    }
+    let before = ALLOCATIONS.with(Cell::get);
+    for number in 0..5_000 {
+        round(1 + number % 3_000);
+    }
+    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+}
