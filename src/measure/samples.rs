@@ -209,9 +209,6 @@ impl Samples {
             (_, None) => {}
         }
         self.beyond.merge(&other.beyond);
-        // A merged set is read, not pushed to: the room that is left over goes back.
-        self.budget = self.budget.max(self.exact.len());
-        self.exact.shrink_to_fit();
     }
 
     /// Number of values.
