@@ -18,7 +18,8 @@ fn json_text() -> impl Strategy<Value = String> {
             quoted[1..quoted.len() - 1].to_owned()
         }),
         Just("\\ud83d\\ude00\\u00e9".to_owned()),
-        Just("\\ud83d".to_owned()),
+        prop::sample::select(vec!["\\ud83d", "\\ude00", "\\ud83d\\u0041", "\\u00g0", "\\u12"])
+            .prop_map(str::to_owned),
         Just("\\/\\b\\x".to_owned()),
     ]
 }
