@@ -14,6 +14,7 @@ pub mod records;
 pub mod results;
 
 pub use file::WriteFailure;
+pub use inputs::write_inputs;
 pub use records::{RecordBatch, RecordLines};
 pub use results::Results;
 
@@ -99,9 +100,10 @@ pub struct ShardReport {
 #[derive(Debug)]
 #[must_use = "files may be missing"]
 pub struct Written {
-    /// For standard output: the tables, as they stand in `profile_export_console.txt`, and behind them the
-    /// command, the duration and the paths. There whatever failed.
-    pub console: String,
+    /// The tables, as they stand in `profile_export_console.txt`: for standard output, whatever failed.
+    pub tables: String,
+    /// The lines behind them: command, duration, paths.
+    pub footer: String,
     /// The files that could not be written; all others were.
     pub failures: Vec<WriteFailure>,
 }
@@ -136,7 +138,7 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
         members.insert("failed_exporters".to_owned(), json!(failed));
     }
     failures.extend(write_bytes(directory, READY, ready.to_string().as_bytes()).err());
-    Written { console: tables + &footer, failures }
+    Written { tables, footer, failures }
 }
 
 fn write_csv(directory: &Path, name: &str, scope: &results::Scope) -> Result<(), WriteFailure> {

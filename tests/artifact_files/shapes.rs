@@ -98,13 +98,13 @@ fn a_file_that_cannot_be_written_is_named_and_the_others_are_written() {
     assert!(ready["failed_exporters"][0].as_str().unwrap().ends_with("profile_export_aiperf.csv"));
     assert!(directory.path().join("profile_export_aiperf.json").is_file());
     assert!(directory.path().join("phases/b/profile_export_aiperf.csv").is_file());
-    assert!(written.console.contains("phasor | LLM Metrics"), "the tables are shown all the same");
+    assert!(written.tables.contains("phasor | LLM Metrics"), "the tables are shown all the same");
 }
 
 #[test]
 fn inputs_are_listed_with_their_conversations_and_without_escapes() {
     let directory = tempfile::tempdir().unwrap();
-    phasor::artifact::inputs::write(directory.path(), &dataset()).unwrap();
+    phasor::artifact::write_inputs(directory.path(), &dataset()).unwrap();
     let text = fs::read_to_string(directory.path().join("inputs.json")).unwrap();
     assert!(text.contains("wörds 0"));
     let inputs: Value = serde_json::from_str(&text).unwrap();
@@ -144,9 +144,9 @@ fn the_console_shows_each_phase_everything_together_and_the_client() {
         text.contains("│              Output Token Throughput Per User │"),
         "long headers break before the unit"
     );
-    assert!(written.console.starts_with(&text));
+    assert_eq!(written.tables, text);
     for line in ["CLI Command: phasor profile", "Benchmark Duration: ", "CSV Export: ", "JSON Export: "] {
-        assert!(written.console.contains(line), "{line}");
+        assert!(written.footer.contains(line), "{line}");
     }
 }
 

@@ -193,7 +193,7 @@ impl Synthetic {
 
     /// Writes the record file, the inputs and all results; the console text.
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
-        phasor::artifact::inputs::write(directory, &self.dataset).unwrap();
+        phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
         let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock);
         let mut file = std::fs::File::create(directory.join(phasor::artifact::RECORDS)).unwrap();
         let mut batch = RecordBatch::with_capacity(64);
