@@ -149,9 +149,9 @@ pub fn conduct(
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
     let connections = limits::prepare(u64::from(shards), peak)? / ends;
 
-    artifact::inputs::write(&options.directory, dataset).map_err(|source| RunError::Artifact {
-        path: options.directory.join("inputs.json").display().to_string(),
-        source,
+    artifact::write_inputs(&options.directory, dataset).map_err(|failure| RunError::Artifact {
+        path: failure.path.display().to_string(),
+        source: failure.source,
     })?;
     let record_path = options.directory.join("profile_export.jsonl");
     let lines = RecordLines::new(config, dataset, options.clock);
@@ -182,7 +182,8 @@ pub fn conduct(
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
     faults.extend(written.failures.iter().map(ToString::to_string));
-    Ok(RunOutcome { console: written.console, ok, errors, interrupted: gathered.interrupted, faults })
+    let console = format!("{}\n{}", written.tables, written.footer);
+    Ok(RunOutcome { console, ok, errors, interrupted: gathered.interrupted, faults })
 }
 
 /// How many shards the plan can keep busy: its largest closed loop, or any number for an open loop.
