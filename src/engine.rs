@@ -16,6 +16,7 @@ mod chain;
 mod connection;
 mod exchange;
 mod phase;
+mod warm_up;
 
 pub use connection::ConnectionId;
 pub use phase::{PhaseEvent, PhaseStart};
