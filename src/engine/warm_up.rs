@@ -74,6 +74,7 @@ impl Engine {
                     Action::Send(send) => {
                         head.clear();
                         engine.write_head(&send, &mut head);
+                        engine.handle_submitted(now);
                         engine.handle_sent(send.connection, now, Ok(head.len()));
                         engine.handle_bytes(send.connection, now, REPLY);
                     }

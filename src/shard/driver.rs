@@ -334,6 +334,7 @@ impl Driver {
         let clock = self.shard.clock;
         let now = clock.now();
         self.meter.look(now);
+        self.shard.engine.handle_submitted(now);
         let limit = if self.watches_for_start() { WATCH } else { WAIT_MAX };
         let latest = now.plus(limit).min(self.shard.engine.poll_timeout().unwrap_or(Stamp::NEVER));
         let window = match self.shard.idle {

@@ -436,6 +436,7 @@ impl World {
                 }
             }
         }
+        self.engines[shard].handle_submitted(self.now);
         while let Some(event) = self.engines[shard].poll_event() {
             match event {
                 PhaseEvent::SendingEnded { phase, at, sent, by_time } => {
