@@ -7,8 +7,10 @@
 
 pub mod batch;
 pub mod catalogue;
+pub mod confidence;
 pub mod facts;
 pub mod failure;
+pub mod latency;
 pub mod record;
 pub mod samples;
 pub mod statistics;

@@ -2,6 +2,7 @@
 
 use crate::measure::catalogue::{SAMPLED, Sampled, Source};
 use crate::measure::facts::Facts;
+use crate::measure::latency::Latencies;
 use crate::measure::samples::{Samples, new_histogram};
 use crate::measure::{Failure, Outcome, Record};
 use crate::time::{Nanos, Stamp};
@@ -19,6 +20,7 @@ pub const ERROR_GROUPS_MAX: usize = 256;
 pub struct PhaseTally {
     counts: Counts,
     samples: Vec<Samples>,
+    latencies: Latencies,
     lateness: Box<Histogram<u64>>,
     lateness_max: Option<Nanos>,
     errors: Vec<ErrorGroup>,
@@ -218,6 +220,7 @@ impl PhaseTally {
         Self {
             counts: Counts::default(),
             samples,
+            latencies: Latencies::new(samples_max),
             lateness: Box::new(new_histogram()),
             lateness_max: None,
             errors: Vec::new(),
@@ -272,6 +275,7 @@ impl PhaseTally {
         }
         self.counts.request_body_bytes += record.request_body_bytes;
         self.counts.reply_body_bytes += record.body_bytes;
+        self.latencies.record(record);
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);
         if good {
@@ -347,6 +351,7 @@ impl PhaseTally {
         for (mine, theirs) in self.samples.iter_mut().zip(other.samples) {
             mine.merge(theirs);
         }
+        self.latencies.merge(other.latencies);
         // Both have the same bounds, so adding cannot fail.
         let added = self.lateness.add(other.lateness.as_ref());
         debug_assert!(added.is_ok());
@@ -377,7 +382,12 @@ impl PhaseTally {
 
     /// Whether every value of every metric is known exactly.
     pub fn is_exact(&self) -> bool {
-        self.samples.iter().all(Samples::is_exact)
+        self.samples.iter().all(Samples::is_exact) && self.latencies.is_exact()
+    }
+
+    /// The service and response latencies of good requests.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
     }
 
     /// The start of the first good request.
