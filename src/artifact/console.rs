@@ -8,6 +8,7 @@ use crate::measure::catalogue::Table;
 use crate::measure::statistics::Statistics;
 use crate::measure::summary::{Summary, Value};
 use crate::measure::tally::{Counts, ErrorGroup};
+use crate::measure::weighted::TimeWeighted;
 use crate::time::Nanos;
 use std::fmt::Write;
 use std::path::Path;
@@ -56,6 +57,7 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
     let root = &results.root.summary;
     let title = "phasor | LLM Metrics";
     section(&mut text, &metric_table(&format!("{title}: Effective"), root, Table::Effective), width);
+    section(&mut text, &metric_table(&format!("{title}: Active"), root, Table::Active), width);
     section(&mut text, &metric_table(&format!("{title}: Usage"), root, Table::Usage), width);
     section(&mut text, &metric_table(title, root, Table::Main), width);
     if root.value("usage_prompt_tokens").is_some() && root.value("usage_prompt_cache_read_tokens").is_none() {
@@ -156,6 +158,9 @@ fn cells(value: &Value) -> [Option<f64>; 7] {
             [Some(*avg), Some(*min), Some(*max), Some(p99), Some(p90), Some(p50), Some(*std)]
         }
         Value::Single(value) => [Some(*value), None, None, None, None, None, None],
+        Value::Weighted(TimeWeighted { avg, min, max, p99, p90, p50, std, .. }) => {
+            [*avg, *min, *max, *p99, *p90, *p50, *std].map(Some)
+        }
     }
 }
 

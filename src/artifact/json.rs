@@ -136,6 +136,16 @@ fn object(unit: &str, value: &Value) -> Json {
             object.insert("sum".to_owned(), json!(statistics.sum));
         }
         Value::Single(value) => add("avg", Some(*value)),
+        Value::Weighted(curve) => {
+            add("avg", Some(curve.avg));
+            add("p50", Some(curve.p50));
+            add("p90", Some(curve.p90));
+            add("p95", Some(curve.p95));
+            add("p99", Some(curve.p99));
+            add("min", Some(curve.min));
+            add("max", Some(curve.max));
+            add("std", Some(curve.std));
+        }
     }
     Json::Object(object)
 }

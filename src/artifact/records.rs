@@ -205,7 +205,11 @@ fn render_metrics(
                     serde_json::to_writer(&mut *line, &(value / divisor))?;
                 }
             }
-            Source::Adjusted(_) | Source::Derived(_) | Source::Gaps | Source::Record(..) => continue,
+            Source::Adjusted(_)
+            | Source::Curve(_)
+            | Source::Derived(_)
+            | Source::Gaps
+            | Source::Record(..) => continue,
         }
         line.extend_from_slice(text.after.as_bytes());
     }

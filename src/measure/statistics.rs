@@ -93,11 +93,12 @@ pub struct Ordered {
 impl Ordered {
     /// Gathers and sorts; the order of the sets makes no difference.
     pub fn of(sets: &[&Samples]) -> Self {
-        let mut exact = Vec::with_capacity(sets.iter().map(|set| set.exact().len()).sum());
+        let mut exact =
+            Vec::with_capacity(sets.iter().flat_map(|set| set.exact_parts()).map(<[f64]>::len).sum());
         let mut counted: Vec<(f64, u64)> = Vec::new();
         let mut beyond = Moments::EMPTY;
         for set in sets {
-            exact.extend_from_slice(set.exact());
+            set.exact_parts().for_each(|part| exact.extend_from_slice(part));
             counted.extend(set.beyond_values());
             beyond.merge(set.beyond());
         }
@@ -109,6 +110,12 @@ impl Ordered {
             *count = total;
         }
         Self { exact, counted, beyond }
+    }
+
+    /// Sorts values that are all known exactly.
+    pub fn of_values(mut exact: Vec<f64>) -> Self {
+        exact.sort_unstable_by(f64::total_cmp);
+        Self { exact, counted: Vec::new(), beyond: Moments::EMPTY }
     }
 
     /// Number of values.
