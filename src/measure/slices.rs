@@ -96,7 +96,7 @@ pub fn slices(
         Slice {
             start_ns: whole(start),
             end_ns: whole(end),
-            is_complete: end - start >= grid.width,
+            is_complete: start + grid.width <= grid.end,
             summary: Summary::of_pool(&pool, &terms),
         }
     });
