@@ -22,7 +22,7 @@ use crate::artifact::file::{write_bytes, write_json};
 use crate::config::{Config, EndpointKind, Load, PhaseKind};
 use crate::dataset::Dataset;
 use crate::measure::PhaseTally;
-use crate::time::{Clock, Stamp};
+use crate::time::{Clock, Nanos, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,11 @@ pub struct ShardReport {
     /// Share of its time that the loop was not waiting, 0 to 1.
     pub busy_share: f64,
     /// Longest time between two looks at the ring.
-    pub longest_gap: crate::time::Nanos,
+    pub longest_gap: Nanos,
+    /// Processor time of its thread, spinning included; absent where the system does not tell.
+    pub cpu_time: Option<Nanos>,
+    /// Time that its thread could have run and did not; absent where the system does not tell.
+    pub run_delay: Option<Nanos>,
 }
 
 /// What came of writing a run's results.

@@ -335,6 +335,8 @@ impl Team {
                         cpu: options.cores.shards.get(usize::from(shard)).copied().unwrap_or(0),
                         busy_share: cost.busy_share,
                         longest_gap: cost.longest_gap,
+                        cpu_time: cost.cpu_time,
+                        run_delay: cost.run_delay,
                     });
                     if let Some(fault) = fault {
                         gathered.faults.push(format!("shard {shard} stopped: {fault}"));

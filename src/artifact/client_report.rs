@@ -1,6 +1,6 @@
 //! `client_report.json`: what only phasor knows (docs/artifacts.md has every member).
 
-use crate::artifact::{FinishedPhase, FinishedRun};
+use crate::artifact::{FinishedPhase, FinishedRun, ShardReport};
 use crate::dataset::ISL_RULE;
 use crate::measure::PhaseTally;
 use crate::measure::catalogue::Sampled;
@@ -28,15 +28,7 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
     add("total", Json::Object(numbers(&tallies, streaming)));
     add("phases", run.phases.iter().map(|one| phase(run, one)).collect());
     add("records_lost", json!(run.records_lost));
-    let shards = run.shards.iter().map(|shard| {
-        json!({
-            "shard": shard.shard,
-            "cpu": shard.cpu,
-            "busy_share": shard.busy_share,
-            "longest_gap_ns": shard.longest_gap.0,
-        })
-    });
-    add("shards", shards.collect());
+    add("shards", run.shards.iter().map(shard_cost).collect());
     Json::Object(members)
 }
 
@@ -152,4 +144,20 @@ fn intervals(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
             (!intervals.is_empty()).then(|| (sampled.metric().tag.to_owned(), Json::Object(intervals)))
         })
         .collect()
+}
+
+/// What one shard cost; what the system did not tell is absent.
+fn shard_cost(shard: &ShardReport) -> Json {
+    let mut cost = json!({
+        "shard": shard.shard,
+        "cpu": shard.cpu,
+        "busy_share": shard.busy_share,
+        "longest_gap_ns": shard.longest_gap.0,
+    });
+    for (name, span) in [("cpu_time_ns", shard.cpu_time), ("run_delay_ns", shard.run_delay)] {
+        if let (Some(span), Some(members)) = (span, cost.as_object_mut()) {
+            members.insert(name.to_owned(), json!(span.0));
+        }
+    }
+    cost
 }

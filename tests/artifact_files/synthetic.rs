@@ -223,6 +223,8 @@ impl Synthetic {
                     cpu: usize::from(shard) + 1,
                     busy_share: 0.25,
                     longest_gap: Nanos(40_000),
+                    cpu_time: Some(Nanos(7_000_000)),
+                    run_delay: None,
                 })
                 .collect(),
         };
