@@ -7,6 +7,7 @@ use crate::measure::catalogue::Sampled;
 use crate::measure::latency::{Latencies, Latency, Spread};
 use crate::measure::statistics::Ordered;
 use crate::measure::tally::{Counts, Lateness};
+use crate::measure::weighted::Grain;
 use serde_json::{Map, Value as Json, json};
 
 /// Name of the file.
@@ -78,6 +79,8 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     if !intervals.is_empty() {
         add("confidence_95_ns", Json::Object(intervals));
     }
+    let intervals: Vec<_> = tallies.iter().map(|tally| tally.intervals()).collect();
+    add("time_weighted_from", json!(Grain::of(&intervals).name()));
     add("percentile_method", json!(if exact { "exact" } else { "hdr3" }));
     let counting = json!({
         "isl": { "usage": counts.isl_by_usage, "rule": counts.isl_by_rule },

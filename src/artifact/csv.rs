@@ -56,14 +56,14 @@ pub(super) fn file(summary: &Summary) -> Result<Vec<u8>, csv::Error> {
     Ok(file)
 }
 
-fn writer() -> csv::Writer<Vec<u8>> {
+pub(super) fn writer() -> csv::Writer<Vec<u8>> {
     csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new())
 }
 
-fn bytes(writer: csv::Writer<Vec<u8>>) -> Result<Vec<u8>, csv::Error> {
+pub(super) fn bytes(writer: csv::Writer<Vec<u8>>) -> Result<Vec<u8>, csv::Error> {
     writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
 }
 
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     format!("{value:.2}")
 }

@@ -108,7 +108,7 @@ fn member(summary: &Summary, tag: &str) -> Option<(&'static str, Json)> {
 
 /// A metric's object: unit, average, percentiles, minimum, maximum, deviation, count and sum, as far as
 /// there are such. A number that is not finite is left out.
-fn object(unit: &str, value: &Value) -> Json {
+pub(super) fn object(unit: &str, value: &Value) -> Json {
     let mut object = Map::new();
     object.insert("unit".to_owned(), json!(unit));
     let mut add = |name: &str, value: Option<f64>| {
@@ -151,7 +151,7 @@ fn object(unit: &str, value: &Value) -> Json {
 }
 
 /// The config in AIPerf's normal form, with the directory that was really written to.
-fn input_config(directory: &Path, run: &FinishedRun<'_>) -> Json {
+pub(super) fn input_config(directory: &Path, run: &FinishedRun<'_>) -> Json {
     let mut config = run.config.input_config.clone();
     let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     if let Json::Object(members) = &mut config {

@@ -1,7 +1,7 @@
 //! `logs/aiperf.log`: a line for each thing that happened (spec/artifacts 2).
 
 use crate::artifact::file::WriteFailure;
-use crate::time::{Clock, Stamp};
+use crate::time::Clock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fs::{self, File};
@@ -56,8 +56,8 @@ impl Log {
     }
 
     /// Writes a line. A log that cannot be written does not stop a run: see [`Self::close`].
-    pub fn line(&mut self, now: Stamp, level: Level, text: &str) {
-        let line = render(self.clock.unix_ns(now), &TimeZone::system(), level, text);
+    pub fn line(&mut self, level: Level, text: &str) {
+        let line = render(self.clock.unix_ns(self.clock.now()), &TimeZone::system(), level, text);
         if let Err(error) = self.file.write_all(line.as_bytes()) {
             self.failure.get_or_insert(error);
         }
@@ -78,7 +78,7 @@ impl Log {
 /// One line; line breaks inside a text would look like further lines.
 fn render(unix_ns: u64, zone: &TimeZone, level: Level, text: &str) -> String {
     let stamp = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
-    let time = stamp.to_zoned(zone.clone());
+    let time = stamp.to_zoned_datetime(zone.clone());
     let text: String = text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
     format!("{} - phasor - {} - {text}\n", time.strftime("%Y-%m-%d %H:%M:%S%.3f"), level.name())
 }
@@ -107,7 +107,7 @@ mod tests {
         let full = fs::OpenOptions::new().write(true).open(&path);
         if let Ok(file) = full {
             let mut log = Log { file, path, clock, failure: None };
-            log.line(Stamp::ORIGIN, Level::Error, "no room");
+            log.line(Level::Error, "no room");
             let failed = log.close().map_err(|failure| failure.to_string());
             assert!(failed.is_err_and(|message| message.contains("/dev/full")));
         }

@@ -109,7 +109,15 @@ mod tests {
 
     #[test]
     fn a_prefix_is_the_whole_stem_and_known_endings_are_cut_off_it() {
-        for prefix in ["foo", "foo.json", "foo.csv", "foo.jsonl", "foo_raw.jsonl", "foo_timeslices.csv", "foo_console.txt"] {
+        for prefix in [
+            "foo",
+            "foo.json",
+            "foo.csv",
+            "foo.jsonl",
+            "foo_raw.jsonl",
+            "foo_timeslices.csv",
+            "foo_console.txt",
+        ] {
             let switches = Switches { prefix: Some(prefix.to_owned()), ..Switches::default() };
             assert_eq!(switches.records_name(), "foo.jsonl", "{prefix}");
             assert_eq!(switches.json_name(), "foo.json", "{prefix}");

@@ -1,9 +1,9 @@
 //! `profile_export_aiperf_timeslices.json` and `.csv` (spec/artifacts 11): the profiling requests, slice by
 //! slice.
 
+use crate::artifact::FinishedRun;
 use crate::artifact::csv::{bytes, number, writer};
 use crate::artifact::json::{input_config, object};
-use crate::artifact::FinishedRun;
 use crate::measure::slices::Slice;
 use crate::measure::statistics::PERCENTILES;
 use crate::measure::summary::Value;
@@ -22,7 +22,9 @@ pub(super) fn json_file(directory: &Path, run: &FinishedRun<'_>, slices: &[Slice
                 members.insert("is_complete".to_owned(), json!(false));
             }
             let metrics = slice.summary.values();
-            members.extend(metrics.map(|(metric, value)| (metric.tag.to_owned(), object(metric.unit.name(), value))));
+            members.extend(
+                metrics.map(|(metric, value)| (metric.tag.to_owned(), object(metric.unit.name(), value))),
+            );
             Json::Object(members)
         })
         .collect();
