@@ -3,6 +3,7 @@
 use crate::artifact::grid::wrap;
 use crate::measure::Judgement;
 use crate::measure::summary::{Summary, Value};
+use std::fmt::Write;
 
 /// Draws `lines` in a box with round corners, no wider than `width`.
 fn panel(title: &str, lines: &[String], width: usize) -> String {
@@ -18,9 +19,9 @@ fn panel(title: &str, lines: &[String], width: usize) -> String {
     let mut text = format!("╭{left} {title} {right}╮\n");
     for line in lines {
         let space = " ".repeat(inner - 2 - line.chars().count());
-        text.push_str(&format!("│  {line}{space}│\n"));
+        let _ = writeln!(text, "│  {line}{space}│");
     }
-    text.push_str(&format!("╰{}╯\n", "─".repeat(inner)));
+    let _ = writeln!(text, "╰{}╯", "─".repeat(inner));
     text
 }
 

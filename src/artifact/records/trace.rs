@@ -8,7 +8,9 @@ use std::io::{self, Write};
 /// Appends `,"trace_data":{...}`. Stamps that were never taken are left out. The kind is the one whose
 /// members these are.
 pub(super) fn render(line: &mut Vec<u8>, record: &Record, clock: Clock) -> io::Result<()> {
-    line.extend_from_slice(b",\"trace_data\":{\"trace_type\":\"aiohttp\"");
+    line.extend_from_slice(
+        b",\"trace_data\":{\"trace_type\":\"aiohttp\",\"request_chunks\":[],\"response_chunks\":[]",
+    );
     let mut number = |name: &str, value: Option<u64>| match value {
         Some(value) => write!(line, ",\"{name}\":{value}"),
         None => Ok(()),
