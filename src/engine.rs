@@ -26,7 +26,7 @@ use crate::engine::chain::{Chain, Links};
 use crate::engine::connection::{Connections, State};
 use crate::engine::exchange::Fate;
 use crate::engine::phase::{LivePhase, PhaseState, Source};
-use crate::measure::{Outcome, PhaseTally, RecordBatch, tally};
+use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch, tally};
 use crate::plan::{Plan, Shared};
 use crate::schedule::Share;
 use crate::time::{Nanos, Stamp};
@@ -122,6 +122,7 @@ pub struct Engine {
     share: Share,
     templates: Vec<RequestTemplate>,
     samples_max: usize,
+    judgement: Arc<Judgement>,
     connections: Connections,
     /// Connections that carry an exchange, oldest exchange first.
     ages: Chain,
@@ -155,6 +156,7 @@ impl Engine {
             dataset: options.dataset,
             share: options.share,
             samples_max: options.samples_max,
+            judgement: Arc::default(),
             ages: Chain::default(),
             age_links: Links::default(),
             cancel_links: Links::default(),
@@ -170,12 +172,19 @@ impl Engine {
         }
     }
 
+    /// Holds the good requests of phases begun from now on against `judgement`.
+    #[must_use]
+    pub fn judging(mut self, judgement: Arc<Judgement>) -> Self {
+        self.judgement = judgement;
+        self
+    }
+
     /// Begins phase `index` of the plan, which starts at `start.at`. Phases are begun in order; the one
     /// before must have stopped sending (seamless) or closed.
     pub fn begin_phase(&mut self, index: u16, start: PhaseStart) {
         let Some(plan) = self.plan.phase(index) else { return };
         debug_assert!(self.live.iter().all(|phase| phase.state >= PhaseState::Draining));
-        let tally = PhaseTally::new(self.samples_max);
+        let tally = PhaseTally::judged(self.samples_max, Arc::clone(&self.judgement));
         let mut phase = LivePhase::new(plan.clone(), start, self.share, tally);
         if self.interrupted {
             phase.state = PhaseState::Closed;

@@ -7,15 +7,22 @@
 
 pub mod batch;
 pub mod catalogue;
+pub mod confidence;
 pub mod facts;
 pub mod failure;
+pub mod intervals;
+pub mod judgement;
+pub mod latency;
 pub mod record;
 pub mod samples;
+pub mod slices;
 pub mod statistics;
 pub mod summary;
 pub mod tally;
+pub mod weighted;
 
 pub use batch::RecordBatch;
 pub use failure::Failure;
+pub use judgement::Judgement;
 pub use record::{Outcome, Record};
 pub use tally::PhaseTally;

@@ -9,17 +9,21 @@ pub mod interrupt;
 pub mod limits;
 pub mod progress;
 pub mod recording;
+mod wanted;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
 use crate::artifact::FinishedRun;
 use crate::artifact::ShardReport;
+use crate::artifact::log::Level;
+use crate::artifact::log::Log;
 use crate::artifact::records::RecordLines;
 use crate::config::Config;
 use crate::config::Load;
 use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::engine::EngineOptions;
+use crate::measure::Judgement;
 use crate::measure::PhaseTally;
 use crate::plan::PHASES_MAX;
 use crate::plan::Plan;
@@ -29,6 +33,7 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
+use crate::run::wanted::Wanted;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -125,6 +130,9 @@ pub enum RunError {
     /// A shard could not be started.
     #[error(transparent)]
     Spawn(#[from] shard::SpawnError),
+    /// What requests are to be held against makes no sense.
+    #[error(transparent)]
+    Judgement(#[from] crate::measure::judgement::JudgementError),
     /// More phases than fit.
     #[error("{count} phases are more than the {PHASES_MAX} that one run can have: split the workflow")]
     TooManyPhases {
@@ -153,14 +161,25 @@ pub fn conduct(
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
-    let record_path = options.directory.join("profile_export.jsonl");
-    let lines = RecordLines::new(config, dataset, options.clock);
-    let (recorder, ports) = Recorder::start(&record_path, lines, usize::from(shards))
-        .map_err(|source| RunError::Artifact { path: record_path.display().to_string(), source })?;
+    let Wanted { switches, judgement } = Wanted::of(config)?;
+    let record_path = options.directory.join(switches.records_name());
+    let records_failed = |source| RunError::Artifact { path: record_path.display().to_string(), source };
+    let (recorder, ports) = if switches.records {
+        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement), &switches);
+        let (recorder, ports) =
+            Recorder::start(&record_path, lines, usize::from(shards)).map_err(records_failed)?;
+        (Some(recorder), ports.into_iter().map(Some).collect())
+    } else {
+        (None, (0..shards).map(|_| None).collect())
+    };
 
-    let team = Team::start(&plan, dataset, &addresses, connections, ports, options)?;
-    let gathered = team.conduct(&plan, options);
-    let recorded = recorder.finish();
+    let log = Log::create(&options.directory, options.clock).map_err(|failure| RunError::Artifact {
+        path: failure.path.display().to_string(),
+        source: failure.source,
+    })?;
+    let team = Team::start(&plan, dataset, &addresses, connections, ports, &judgement, options)?;
+    let (gathered, log) = team.conduct(&plan, options, log);
+    let recorded = recorder.map(Recorder::finish).unwrap_or_default();
 
     let mut faults = gathered.faults;
     let records_lost = gathered.records_lost + recorded.lost;
@@ -171,6 +190,7 @@ pub fn conduct(
     let run = FinishedRun {
         config,
         dataset,
+        switches,
         clock: options.clock,
         benchmark_id: format!("{:012x}", fastrand::u64(..) >> 16),
         cli_command: options.cli_command.clone(),
@@ -182,8 +202,20 @@ pub fn conduct(
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
     faults.extend(written.failures.iter().map(ToString::to_string));
+    faults.extend(written.missing);
+    faults.extend(log.and_then(|log| end_log(log, ok, errors, &faults)));
     let console = format!("{}\n{}", written.tables, written.footer);
     Ok(RunOutcome { console, ok, errors, interrupted: gathered.interrupted, faults })
+}
+
+/// Says in the log how the run ended; what went wrong with the log itself.
+fn end_log(mut log: Log, ok: u64, errors: u64, faults: &[String]) -> Option<String> {
+    for fault in faults {
+        log.line(Level::Error, fault);
+    }
+    let total = ok + errors;
+    log.line(Level::Notice, &format!("Processed {ok} valid requests and {errors} errors ({total} total)."));
+    log.close().err().map(|failure| failure.to_string())
 }
 
 /// How many shards the plan can keep busy: its largest closed loop, or any number for an open loop.
@@ -245,7 +277,8 @@ impl Team {
         dataset: &Arc<Dataset>,
         addresses: &[SocketAddr],
         connections: u64,
-        ports: Vec<RecordPort>,
+        ports: Vec<Option<RecordPort>>,
+        judgement: &Arc<Judgement>,
         options: &RunOptions,
     ) -> Result<Self, RunError> {
         let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
@@ -265,7 +298,8 @@ impl Team {
                 samples_max: SAMPLES_MAX.div_ceil(usize::from(shards)),
                 batch_records: BATCH_RECORDS,
                 identifier_seed: fastrand::u64(..),
-            });
+            })
+            .judging(Arc::clone(judgement));
             let gauges = Arc::new(Gauges::default());
             team.gauges.push(Arc::clone(&gauges));
             let shard = Shard {
@@ -277,7 +311,7 @@ impl Team {
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,
                 messages: sender.clone(),
-                records: Some(port),
+                records: port,
                 clock: options.clock,
                 idle,
             };
@@ -297,9 +331,9 @@ impl Team {
     }
 
     /// Watches the shards to their end and merges what they hand over.
-    fn conduct(self, plan: &Plan, options: &RunOptions) -> Gathered {
+    fn conduct(self, plan: &Plan, options: &RunOptions, log: Log) -> (Gathered, Option<Log>) {
         let clock = options.clock;
-        let mut display = Display::new(options.ui, self.gauges);
+        let mut display = Display::new(options.ui, self.gauges, Some(log));
         let mut parts: Vec<Vec<ClosedPhase>> = plan.phases.iter().map(|_| Vec::new()).collect();
         let mut gathered = Gathered::default();
         let shards = self.running.len();
@@ -361,7 +395,7 @@ impl Team {
         gathered.phases.sort_by_key(|phase| phase.index);
         gathered.shards.sort_by_key(|shard| shard.shard);
         gathered.interrupted = options.interrupt.load(Relaxed);
-        gathered
+        (gathered, display.into_log())
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-fn files(directory: &Path) -> Vec<String> {
+pub(crate) fn files(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(folder) = open.pop() {
@@ -173,6 +173,20 @@ fn the_client_report_balances() {
         assert_eq!(number(&counted["isl"], "usage") + number(&counted["isl"], "rule"), number(scope, "ok"));
     }
     assert_eq!(number(total, "sent"), 200);
+    // At most 200 good requests: enough for the median and the 90th percentile, too few for the 99th.
+    for scope in [total, &report["phases"][0]] {
+        for latency in ["request_latency", "time_to_first_token"] {
+            let (service, response) =
+                (&scope["service_latency_ns"][latency], &scope["response_latency_ns"][latency]);
+            assert_eq!(number(service, "count"), number(scope, "ok"));
+            assert_eq!(number(response, "count"), number(scope, "ok"));
+            assert!(number(service, "max") < number(response, "max"), "the plan comes before the first byte");
+            assert!(service["p99_interval"].is_null());
+            let intervals = &scope["confidence_95_ns"][latency];
+            let (low, high) = (intervals["p50"][0].as_f64().unwrap(), intervals["p50"][1].as_f64().unwrap());
+            assert!(low < high && intervals["p90"].is_array() && intervals["p99"].is_null(), "{intervals}");
+        }
+    }
     assert_eq!(report["shards"].as_array().unwrap().len(), 2);
 }
 

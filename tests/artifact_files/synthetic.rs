@@ -1,16 +1,17 @@
 //! Runs made of seeded synthetic records.
 
-use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport};
+use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport, Switches};
 use phasor::config::{
     Artifacts, Cancellation, Config, Endpoint, EndpointKind, Load, Phase, PhaseKind, Prompts, StopRules,
     SyntheticDataset, Url,
 };
 use phasor::dataset::{Dataset, Row};
 use phasor::measure::tally::Drop;
-use phasor::measure::{Failure, Outcome, PhaseTally, Record};
+use phasor::measure::{Failure, Judgement, Outcome, PhaseTally, Record};
 use phasor::time::{Clock, Nanos, Stamp};
 use phasor::wire::{Fault, Usage};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Wall time of the origin of every synthetic run.
 pub(crate) const ORIGIN_UNIX_NS: u64 = 1_796_053_897_000_000_123;
@@ -68,6 +69,8 @@ pub(crate) struct Synthetic {
     pub(crate) phases: Vec<FinishedPhase>,
     pub(crate) records: Vec<(Record, Vec<u64>)>,
     pub(crate) options: Options,
+    pub(crate) switches: Switches,
+    pub(crate) judgement: Arc<Judgement>,
 }
 
 pub(crate) fn phase(name: &str, kind: PhaseKind, concurrency: u32) -> Phase {
@@ -141,6 +144,12 @@ pub(crate) fn dataset() -> Dataset {
 impl Synthetic {
     /// Makes `requests` records for each phase.
     pub(crate) fn new(phases: Vec<Phase>, requests: u64, options: Options) -> Self {
+        Self::judged(phases, requests, options, Judgement::default())
+    }
+
+    /// The same, held against `judgement`.
+    pub(crate) fn judged(phases: Vec<Phase>, requests: u64, options: Options, judgement: Judgement) -> Self {
+        let judgement = Arc::new(judgement);
         let config = config(phases, options.streaming);
         let clock = Clock::with_wall_origin(ORIGIN_UNIX_NS);
         let mut dice = Dice(options.seed);
@@ -151,8 +160,9 @@ impl Synthetic {
         for (index, phase) in config.phases.iter().enumerate() {
             let last_phase = index + 1 == config.phases.len();
             let interrupted = options.interrupted && last_phase;
-            let mut tallies: Vec<PhaseTally> =
-                (0..options.shards).map(|_| PhaseTally::new(options.samples_max)).collect();
+            let mut tallies: Vec<PhaseTally> = (0..options.shards)
+                .map(|_| PhaseTally::judged(options.samples_max, Arc::clone(&judgement)))
+                .collect();
             for number in 0..requests {
                 let shard = usize::try_from(number).unwrap() % tallies.len();
                 let (record, gaps) =
@@ -188,14 +198,24 @@ impl Synthetic {
             });
             start = ended + 3_456_789;
         }
-        Self { config, dataset: dataset(), clock, phases: finished, records, options }
+        Self {
+            config,
+            dataset: dataset(),
+            clock,
+            phases: finished,
+            records,
+            options,
+            switches: Switches::default(),
+            judgement,
+        }
     }
 
     /// Writes the record file, the inputs and all results; the console text.
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
         phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
-        let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock);
-        let mut file = std::fs::File::create(directory.join(phasor::artifact::RECORDS)).unwrap();
+        let mut lines =
+            RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement, &self.switches);
+        let mut file = std::fs::File::create(directory.join(self.switches.records_name())).unwrap();
         let mut batch = RecordBatch::with_capacity(64);
         let mut written = 0;
         for (record, gaps) in &self.records {
@@ -211,6 +231,7 @@ impl Synthetic {
         let run = FinishedRun {
             config: &self.config,
             dataset: &self.dataset,
+            switches: self.switches,
             clock: self.clock,
             benchmark_id: "0123456789ab".to_owned(),
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
