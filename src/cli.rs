@@ -15,7 +15,9 @@ use std::process::ExitCode;
 /// YAML that AIPerf 0.13 takes, and writes the same files.
 #[derive(Debug, Parser)]
 #[command(name = "phasor", version, arg_required_else_help = true, max_term_width = 100)]
-#[command(after_help = "Try it without a server:\n  phasor profile --config examples/multi-phase.yaml --mock")]
+#[command(
+    after_help = "Try it without a server:\n  phasor profile --config examples/multi-phase.yaml --mock"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

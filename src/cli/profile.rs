@@ -129,7 +129,9 @@ impl FromStr for CpuList {
             match bounds {
                 Some((low, high)) if low <= high && high < CPUS_MAX => cpus.extend(low..=high),
                 Some(_) | None => {
-                    return Err(format!("`{part}` is no core or range of cores: expected a list such as 2,3 or 2-5"));
+                    return Err(format!(
+                        "`{part}` is no core or range of cores: expected a list such as 2,3 or 2-5"
+                    ));
                 }
             }
         }
@@ -210,7 +212,11 @@ fn load(arguments: &ProfileArguments) -> Option<Config> {
             if !loaded.warnings.is_empty() {
                 say(&loaded.warnings.render(colour));
             }
-            Some(loaded.config)
+            let unsupported = config::support::unsupported(&loaded.config);
+            if !unsupported.is_empty() {
+                say(&unsupported.render(colour));
+            }
+            (!unsupported.has_errors()).then_some(loaded.config)
         }
         Err(faults) => {
             say(&faults.render(colour));
