@@ -37,8 +37,6 @@ pub(crate) struct Options {
     pub(crate) streaming: bool,
     /// Percent of requests that fail, each in one of several ways.
     pub(crate) failed_percent: u64,
-    /// Percent of requests of cancelling phases that are cancelled.
-    pub(crate) cancelled_percent: u64,
     /// Some replies have reasoning and cached tokens, some no usage at all.
     pub(crate) varied_usage: bool,
     /// The last phase was cut.
@@ -53,7 +51,6 @@ impl Default for Options {
             samples_max: 100_000,
             streaming: true,
             failed_percent: 5,
-            cancelled_percent: 40,
             varied_usage: true,
             interrupted: false,
         }
@@ -323,7 +320,7 @@ fn record(
         };
         record.outcome = Outcome::Failed(Box::new(failure));
     } else if let Some(cancellation) = settings.cancellation {
-        if fate < options.failed_percent + options.cancelled_percent {
+        if fate < options.failed_percent + percent(cancellation.rate_percent) {
             record.outcome = Outcome::Cancelled { delay: cancellation.delay };
             record.ended = Stamp::from_nanos(written).plus(cancellation.delay);
         }
@@ -331,4 +328,9 @@ fn record(
         record.outcome = Outcome::Abandoned;
     }
     (record, gaps)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
+fn percent(rate: f64) -> u64 {
+    rate as u64
 }
