@@ -25,7 +25,7 @@ pub use results::Results;
 pub use switches::Switches;
 
 use crate::artifact::file::{write_bytes, write_json};
-use crate::config::{Config, EndpointKind, Load, PhaseKind};
+use crate::config::{Config, PhaseKind};
 use crate::dataset::Dataset;
 use crate::measure::PhaseTally;
 use crate::measure::slices::{NoSlices, Slice, slices};
@@ -186,21 +186,5 @@ fn write_csv(
 /// Where a run's files go: the directory as configured, else one named after model and load
 /// (spec/artifacts 2.1).
 pub fn directory_name(config: &Config) -> PathBuf {
-    if let Some(directory) = &config.artifacts.dir {
-        return directory.clone();
-    }
-    let model = config.model.replace('/', "_");
-    let endpoint = match config.endpoint.kind {
-        EndpointKind::Chat => "openai-chat",
-    };
-    let counted = config.phases.iter().find(|phase| phase.kind == PhaseKind::Profiling);
-    let stimulus = match counted.map(|phase| phase.load) {
-        Some(Load::Concurrency { concurrency }) => format!("-concurrency{concurrency}"),
-        Some(Load::Poisson { rate_per_s, concurrency: Some(concurrency) }) => {
-            format!("-concurrency{concurrency}-request_rate{rate_per_s:?}")
-        }
-        Some(Load::Poisson { rate_per_s, concurrency: None }) => format!("-request_rate{rate_per_s:?}"),
-        None => String::new(),
-    };
-    Path::new("artifacts").join(format!("{model}-{endpoint}{stimulus}"))
+    crate::config::directory::base(config)
 }

@@ -16,6 +16,7 @@ mod chain;
 mod connection;
 mod exchange;
 mod phase;
+mod warm_up;
 
 pub use connection::ConnectionId;
 pub use phase::{PhaseEvent, PhaseStart};
@@ -129,6 +130,8 @@ pub struct Engine {
     cancel_links: Links,
     live: Vec<LivePhase>,
     actions: VecDeque<Action>,
+    /// Connections whose requests were polled and not handed to the kernel yet.
+    polled: Vec<ConnectionId>,
     events: VecDeque<PhaseEvent>,
     identifiers: fastrand::Rng,
     batch: RecordBatch,
@@ -159,6 +162,7 @@ impl Engine {
             cancel_links: Links::default(),
             live: Vec::new(),
             actions: VecDeque::with_capacity(ISSUE_BATCH),
+            polled: Vec::with_capacity(ISSUE_BATCH),
             events: VecDeque::new(),
             identifiers: fastrand::Rng::with_seed(options.identifier_seed),
             batch: RecordBatch::with_capacity(options.batch_records),
@@ -213,9 +217,14 @@ impl Engine {
         }
     }
 
-    /// The next thing to do. Call again until `None`.
+    /// The next thing to do. Call again until `None`; then, in the moment before the kernel is told,
+    /// [`Engine::handle_submitted`].
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if let Some(Action::Send(send)) = &action {
+            self.polled.push(send.connection);
+        }
+        action
     }
 
     /// The next edge in the life of a phase. Call again until `None`.

@@ -225,7 +225,11 @@ pub fn useful_shards(config: &Config) -> u64 {
         .iter()
         .map(|phase| match phase.load {
             Load::Concurrency { concurrency } => u64::from(concurrency),
-            Load::Poisson { .. } => u64::MAX,
+            Load::Constant { .. }
+            | Load::FixedSchedule { .. }
+            | Load::Gamma { .. }
+            | Load::Poisson { .. }
+            | Load::UserCentric { .. } => u64::MAX,
         })
         .max()
         .unwrap_or(1)

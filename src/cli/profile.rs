@@ -212,7 +212,11 @@ fn load(arguments: &ProfileArguments) -> Option<Config> {
             if !loaded.warnings.is_empty() {
                 say(&loaded.warnings.render(colour));
             }
-            Some(loaded.config)
+            let unsupported = config::support::unsupported(&loaded.config);
+            if !unsupported.is_empty() {
+                say(&unsupported.render(colour));
+            }
+            (!unsupported.has_errors()).then_some(loaded.config)
         }
         Err(faults) => {
             say(&faults.render(colour));

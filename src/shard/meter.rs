@@ -116,7 +116,7 @@ mod tests {
         let mut meter = Meter::new(Stamp::ORIGIN);
         let at = |micros: u64| Stamp::ORIGIN.plus(Nanos::from_micros(micros));
         let first = meter.spin_window();
-        meter.learn_wake_error(at(1_180), at(1_000));
+        meter.learn_wake_error(at(1_090), at(1_000));
         let after_worse = meter.spin_window();
         assert!(after_worse > first);
         meter.learn_wake_error(at(1_010), at(1_000));

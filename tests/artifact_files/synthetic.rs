@@ -2,8 +2,7 @@
 
 use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport, Switches};
 use phasor::config::{
-    Artifacts, Cancellation, Config, Endpoint, EndpointKind, Load, Phase, PhaseKind, Prompts, StopRules,
-    SyntheticDataset, Url,
+    Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, StopRules, Url,
 };
 use phasor::dataset::{Dataset, Row};
 use phasor::measure::tally::Drop;
@@ -72,13 +71,8 @@ pub(crate) struct Synthetic {
 
 pub(crate) fn phase(name: &str, kind: PhaseKind, concurrency: u32) -> Phase {
     Phase {
-        name: name.to_owned(),
-        kind,
-        load: Load::Concurrency { concurrency },
-        stop: StopRules { requests: Some(100), duration: None },
-        grace: None,
-        cancellation: None,
-        seamless: false,
+        stop: StopRules { requests: Some(100), ..StopRules::default() },
+        ..Phase::new(name, kind, Load::Concurrency { concurrency })
     }
 }
 
@@ -90,28 +84,22 @@ pub(crate) fn storm(name: &str) -> Phase {
 }
 
 pub(crate) fn config(phases: Vec<Phase>, streaming: bool) -> Config {
-    Config {
-        model: "org/mock-model".to_owned(),
-        endpoint: Endpoint {
-            urls: vec![Url {
-                text: "http://127.0.0.1:18000/v1/chat/completions".to_owned(),
-                host: "127.0.0.1".to_owned(),
-                port: 18_000,
-                target: "/v1/chat/completions".to_owned(),
-            }],
-            kind: EndpointKind::Chat,
-            streaming,
-            timeout: None,
-        },
-        dataset: SyntheticDataset { entries: 3, prompts: Prompts { isl: 32, osl: Some(16) } },
-        phases,
-        artifacts: Artifacts { dir: None },
-        random_seed: Some(42),
-        input_config: serde_json::json!({
-            "models": { "items": [{ "name": "org/mock-model" }] },
-            "artifacts": { "dir": "./artifacts" },
-        }),
-    }
+    let url = Url {
+        text: "http://127.0.0.1:18000/v1/chat/completions".to_owned(),
+        host: "127.0.0.1".to_owned(),
+        port: 18_000,
+        target: "/v1/chat/completions".to_owned(),
+        ..Url::default()
+    };
+    let endpoint = Endpoint { streaming, timeout: None, ..Endpoint::new(vec![url]) };
+    let dataset = DatasetConfig::synthetic(3, 32, Some(16));
+    let mut config = Config::new("org/mock-model", endpoint, dataset, phases);
+    config.random_seed = Some(42);
+    config.input_config = serde_json::json!({
+        "models": { "items": [{ "name": "org/mock-model" }] },
+        "artifacts": { "dir": "./artifacts" },
+    });
+    config
 }
 
 pub(crate) fn dataset() -> Dataset {
