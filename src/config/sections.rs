@@ -161,6 +161,18 @@ fn benchmark(mut keys: Keys<'_>) -> Parts {
             .with_help("take it out"),
         );
     }
+    if let (Some(endpoint), Some(slos)) = (&endpoint_meant, &slos)
+        && !endpoint.streaming
+    {
+        for (metric, _) in slos.iter().filter(|(metric, _)| STREAM_METRICS.contains(&metric.as_str())) {
+            let place = keys.place();
+            keys.fault(
+                Diagnostic::warning(format!("`benchmark.slos.{metric}` is never measured without streaming"))
+                    .at(place, "no streaming")
+                    .with_help("write `endpoint.streaming: true`"),
+            );
+        }
+    }
     let dataset = dataset.optional();
     let mut faults = Vec::new();
     let phases = phases
@@ -286,6 +298,9 @@ fn plot(keys: &mut Keys<'_>) {
         keys.fault(fault);
     }
 }
+
+/// Metrics that only streams have.
+const STREAM_METRICS: &[&str] = &["time_to_first_token", "inter_token_latency"];
 
 /// The sections in the order in which AIPerf writes them.
 const ORDER: &[&str] = &[

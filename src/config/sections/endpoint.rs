@@ -198,7 +198,6 @@ fn probe(keys: &mut Keys<'_>) -> Option<Probe> {
     }
     let at = keys.path().to_owned();
     let help = "add `wait_for_model_timeout`, or take it out";
-    #[expect(clippy::float_cmp, reason = "the default written out is allowed, and nothing near it")]
     if interval_s.value().is_some_and(|interval| *interval != PROBE_INTERVAL_S) {
         let message = format!("`{at}.wait_for_model_interval` needs `wait_for_model_timeout`");
         keys.fault_at(&interval_s, message, "nothing is awaited", help);
