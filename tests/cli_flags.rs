@@ -82,6 +82,7 @@ fn sample(flag: &Flag) -> Vec<&'static str> {
         "dataset-sampling-strategy" | "model-selection-strategy" => vec!["random"],
         "parameter-sweep-mode" => vec!["independent"],
         "prompt-corpus" => vec!["coding"],
+        "public-dataset" => vec!["sharegpt"],
         "random-corpus-style" => vec!["sglang"],
         "random-range-ratio" => vec!["0.5"],
         "request-content-type" => vec!["application/json"],

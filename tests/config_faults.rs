@@ -277,6 +277,17 @@ fn files_that_cannot_be_read_are_faults_too() {
 }
 
 #[test]
+fn the_wide_file_is_valid() {
+    let loaded = config::parse("wide.yaml", WIDE).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(loaded.variations.len(), 8);
+    assert!(config::support::unsupported(&loaded.config).errors().count() > 12);
+    // Trials that end early need all trials of one variation before the next.
+    let repeated = config::parse("wide.yaml", &WIDE.replace("independent", "repeated"));
+    let faults = repeated.err().map(|faults| faults.to_string()).unwrap_or_default();
+    assert!(faults.contains("iterationOrder: independent"), "{faults}");
+}
+
+#[test]
 fn one_fault_makes_no_second_one() {
     for phases in [
         "    - {name: profiling, type: concurrency, requests: 0}\n",
@@ -324,6 +335,42 @@ benchmark:
   runtime: {ui: none}
 "#;
 
+/// The rest of what a file may have.
+const WIDE: &str = r#"schemaVersion: "2.0"
+variables: {base: 4, twice: "{{ base * 2 }}"}
+sweep:
+  type: grid
+  iterationOrder: independent
+  parameters:
+    phases.calm.rate: [1, 2.5]
+    phases.0.cancellation: [{rate: 1}, null]
+    variables.base: [3, 4]
+multiRun: {numRuns: 2, cooldownSeconds: 1, convergence: {metric: request_latency, minRuns: 2}}
+benchmark:
+  models: {strategy: weighted, items: [{name: a, weight: 0.5}, {name: b, weight: 0.5}]}
+  endpoint:
+    urls: ["https://u:p@h/v1?x=1"]
+    headers: {A: "${HOME:x}"}
+    extra: {a: [1, {b: null}]}
+    streaming: true
+    resetKvCache: {path: /x}
+  dataset:
+    isl: {peaks: [{mean: 8, weight: 2}, {mean: 9, median: 4, max: 20}]}
+    prompts: {osl: {points: [{value: 4, weight: 1}]}, sequenceDistribution: [{isl: 4, osl: 4, probability: 100}]}
+    prefixPrompts: {poolSize: 2, length: 4}
+    turns: {mean: 2, stddev: 1}
+  phases:
+    - {name: warmup, type: gamma, rate: 4, smoothness: 0.5, requests: "{{ twice }}", concurrencyRamp: {duration: 5s}}
+    - {name: calm, kind: profiling, type: poisson, rate: "{{ base }}", duration: 9, gracePeriod: 1}
+    - {name: users, kind: profiling, type: user_centric, rate: 4, users: 2, sessions: 4, seamless: true}
+    - {name: series, kind: profiling, type: constant, rateSeries: [{timeS: 0, qps: 1}, {timeS: 1, qps: 2}], requests: 4}
+    - {name: scale, kind: profiling, type: concurrency, concurrency: 9, duration: 9, adaptiveScale: {sustainDuration: 2, sla: {request_latency: {p95: {lt: 5}}}}}
+  slos: {request_latency: 5}
+  artifacts: {summary: false, userFiles: [{path: a, content: "{{ x }}"}]}
+  serverMetrics: http://a:1/metrics
+  logging: {level: debug}
+"#;
+
 /// Pieces that a mutated file may gain.
 const PIECES: &[&str] = &[
     ":",
@@ -364,6 +411,11 @@ const PIECES: &[&str] = &[
     "phases:",
     "name: ",
     "sweep: ",
+    "{{ ",
+    " }}",
+    "{% if x %}",
+    "${",
+    "phases.calm.",
     "\\x",
     "\u{2028}",
     "@",
@@ -375,9 +427,10 @@ proptest! {
 
     #[test]
     fn no_change_of_a_file_makes_the_reader_panic(
-        changes in prop::collection::vec((0..WHOLE.len(), 0..12_usize, 0..PIECES.len(), any::<bool>()), 1..6)
+        wide in any::<bool>(),
+        changes in prop::collection::vec((0..WIDE.len(), 0..12_usize, 0..PIECES.len(), any::<bool>()), 1..6)
     ) {
-        let mut text = WHOLE.to_owned();
+        let mut text = if wide { WIDE } else { WHOLE }.to_owned();
         for (at, removed, piece, inserts) in changes {
             let floor = |at: usize| {
                 (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)

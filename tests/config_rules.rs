@@ -225,6 +225,10 @@ fn fields_of_datasets() {
             "systemPromptFile: ~/prompt.txt",
             "type: file, path: x.jsonl, format: mooncake_trace, entries: 4",
             "sampling: SHUFFLE, randomSeed: 4",
+            "type: file, path: x, format: Mooncake-Trace, osl: {mean: 4}",
+            "type: file, path: x, format: random_pool, promptBatchSize: 2",
+            "type: public, dataset: spec_al_code, osl: 4, hfSubset: x",
+            "prompts: {cacheBust: {target: system_prefix}}",
         ],
         &[
             "isl: true",
@@ -241,12 +245,23 @@ fn fields_of_datasets() {
             "entries: 0",
             "prompts: {batchSize: 0}",
             "prompts: {isl_mean: 4}",
+            "type: public, dataset: nothing",
+            "type: file, path: x, format: excel",
+            "type: file, path: x, promptBatchSize: 2",
+            "prompts: {cacheBust: {target: everywhere}}",
         ],
         dataset,
     );
     check(
         &["datasets: [{name: a}]"],
-        &["datasets: {name: a}", "datasets: [{name: a}, {name: b}]", "dataset: {}\ndatasets: [{name: a}]"],
+        &[
+            "endpoint: {url: h, type: completions}\ndataset: {systemPrompt: x}",
+            "endpoint: {url: h, type: completions}\ndataset: {prompts: {cacheBust: {target: first_turn_prefix}}}",
+            "endpoint: {url: h, type: responses, extra: {store: true}}",
+            "datasets: {name: a}",
+            "datasets: [{name: a}, {name: b}]",
+            "dataset: {}\ndatasets: [{name: a}]",
+        ],
         file,
     );
 }

@@ -168,6 +168,11 @@ impl<'a> Keys<'a> {
         self.place.clone()
     }
 
+    /// Where the field at the dotted path `below` this mapping stands, or this mapping.
+    pub fn place_of(&self, below: &str) -> Span {
+        self.reading.spans.get(&join(&self.plain_path, below)).cloned().unwrap_or_else(|| self.place())
+    }
+
     /// Adds a fault found by the section itself.
     pub fn fault(&mut self, fault: Diagnostic) {
         self.reading.faults.push(fault);
