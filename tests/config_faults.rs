@@ -196,6 +196,61 @@ fn a_type_that_cannot_be_run_yet_is_valid_and_refused_at_the_start() {
 }
 
 #[test]
+fn an_undefined_name_in_a_template() {
+    let phases =
+        "    - {name: profiling, type: concurrency, requests: \"{{ bse * 2 }}\"}\nvariables: {base: 4}\n";
+    assert_snapshot!(shown(phases), @r#"
+    error: the template of `benchmark.phases.0.requests` cannot be rendered: `bse` is not defined, did you mean `base`?
+     --> demo.yaml:6:54
+      |
+    6 |     - {name: profiling, type: concurrency, requests: "{{ bse * 2 }}"}
+      |                                                      ^^^^^^^^^^^^^^^ template
+      |
+      = help: names in templates are the keys of `variables:` and of this file
+    "#);
+}
+
+#[test]
+fn a_variable_of_the_environment_that_is_not_set() {
+    let phases = "    - {name: profiling, type: concurrency, requests: \"${PHASOR_TEST_NEVER_SET}\"}\n";
+    assert_snapshot!(shown(phases), @r#"
+    error: the environment variable `PHASOR_TEST_NEVER_SET` is not set
+     --> demo.yaml:6:54
+      |
+    6 |     - {name: profiling, type: concurrency, requests: "${PHASOR_TEST_NEVER_SET}"}
+      |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^ needs `PHASOR_TEST_NEVER_SET`
+      |
+      = help: set it, or give a default: `${PHASOR_TEST_NEVER_SET:value}`
+    "#);
+}
+
+#[test]
+fn a_bad_variation() {
+    let phases = "    - {name: profiling, type: concurrency, requests: 4}\nsweep: {type: grid, parameters: {requests: [1, 0]}}\n";
+    assert_snapshot!(shown(phases), @r"
+    error: variation 1 (phases.profiling.requests=0): `benchmark.phases.0.requests` must be a whole number of at least 1, found the whole number 0
+     --> demo.yaml:7:48
+      |
+    7 | sweep: {type: grid, parameters: {requests: [1, 0]}}
+      |                                                ^ must be a whole number of at least 1
+    ");
+}
+
+#[test]
+fn a_sweep_path_to_nowhere() {
+    let phases = "    - {name: profiling, type: concurrency, requests: 4}\nsweep: {type: grid, parameters: {phases.calm.rate: [1]}}\n";
+    assert_snapshot!(shown(phases), @r"
+    error: the path `phases.calm.rate` cannot be written: nothing is named `calm` there, but `profiling`
+     --> demo.yaml:7:53
+      |
+    7 | sweep: {type: grid, parameters: {phases.calm.rate: [1]}}
+      |                                                     ^ value for `phases.calm.rate`
+      |
+      = help: name one of the entries
+    ");
+}
+
+#[test]
 fn two_faults_at_once() {
     let phases = "    - {name: profiling, type: concurrency, requests: 1, seamless: maybe}\n    \
                   - {name: after, kind: Profiling, type: concurrency, duration: 1h30m}\n";

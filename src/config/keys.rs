@@ -440,7 +440,7 @@ pub fn camel_case(name: &str) -> String {
 }
 
 /// The known name that `written` resembles, if any does.
-fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const LIKENESS_MIN: f64 = 0.6;
     // A long key resembles nothing, and the comparison takes quadratic time.
     const LENGTH_MAX: usize = 64;
