@@ -1,7 +1,7 @@
 //! From a YAML file to what is meant.
 //!
 //! A file passes three stages, each a type of its own: [`source`] keeps the text and its nodes with their
-//! positions, [`written`] is what the user wrote (spans, nothing filled in), [`Config`] is what is meant
+//! positions, [`keys`] read them field by field, [`Config`] is what is meant
 //! (defaults filled in, names checked, durations in nanoseconds). Every fault found on the way is a
 //! [`Diagnostic`] with a place; all of them are reported at once. It opens no socket and runs nothing.
 

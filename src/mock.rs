@@ -2,10 +2,36 @@
 //!
 //! It runs in its own process (`phasor mock`) or beside a run (`phasor profile --mock`), on the same ring
 //! layer as the client, and keeps a log of arrivals that a test can hold against the client's own account.
+//! It generates no language: a reply is the same word as often as was asked for.
 
-use crate::time::Nanos;
-use std::net::SocketAddr;
+mod answer;
+mod body;
+mod delay;
+mod fault;
+mod intake;
+mod log;
+mod metrics;
+mod reply;
+mod worker;
+
+pub use delay::{Delay, DelayError};
+pub use fault::Faults;
+
+use self::log::LogFile;
+use self::metrics::Tally;
+use self::worker::Worker;
+use crate::time::{Clock, Nanos};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+/// Connections that wait to be accepted, at most.
+const BACKLOG: i32 = 4_096;
 
 /// How the server behaves.
 #[derive(Clone, Debug)]
@@ -36,27 +62,24 @@ pub struct MockOptions {
     pub seed: u64,
 }
 
-/// A delay law, with its mean.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Delay {
-    /// Memoryless with this mean.
-    Exponential(Nanos),
-    /// Always this long.
-    Fixed(Nanos),
-    /// Log-normal with this median and the sigma of the logarithm.
-    LogNormal {
-        /// Median.
-        median: Nanos,
-        /// Sigma of the natural logarithm.
-        sigma: f64,
-    },
-    /// Even between two bounds.
-    Uniform {
-        /// Shortest.
-        low: Nanos,
-        /// Longest.
-        high: Nanos,
-    },
+impl Default for MockOptions {
+    /// One thread on a free port of the loopback that answers 32 tokens at once and makes no faults.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            threads: 1,
+            cpus: Vec::new(),
+            ttft: Delay::NONE,
+            itl: Delay::NONE,
+            default_tokens: 32,
+            tokens_per_chunk: 1,
+            writes: Writes::PerMessage,
+            usage: true,
+            faults: Faults::default(),
+            arrival_log: None,
+            seed: 0,
+        }
+    }
 }
 
 /// How messages meet the socket.
@@ -68,51 +91,153 @@ pub enum Writes {
     Whole,
 }
 
-/// Shares of requests, in percent, that go wrong in each way.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
-    /// An error status (`status_code`) with a JSON body.
-    pub status_percent: f64,
-    /// The status to answer (503 unless set).
-    pub status_code: u16,
-    /// The connection is accepted and closed before a byte is answered.
-    pub refuse_percent: f64,
-    /// The connection is reset in the middle of the reply.
-    pub reset_percent: f64,
-    /// No answer ever.
-    pub hang_percent: f64,
-    /// The connection closes in the middle of the reply.
-    pub truncate_percent: f64,
-    /// Bytes that are not HTTP.
-    pub garbage_percent: f64,
-    /// The head comes a byte at a time.
-    pub slow_headers_percent: f64,
+/// What the threads share.
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    options: MockOptions,
+    stop: AtomicBool,
+    connections: AtomicU64,
+    tallies: Box<[Tally]>,
 }
 
-/// A running server.
+/// A running server. It stops when it is dropped, too.
 #[derive(Debug)]
-pub struct Mock {}
+pub struct Mock {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
 
 impl Mock {
     /// Binds and starts the threads; returns once connections are accepted.
-    pub fn start(_options: MockOptions) -> Result<Self, std::io::Error> {
-        todo!()
+    ///
+    /// # Errors
+    /// When the address is taken, the log cannot be made, a core cannot be pinned, a number is zero that
+    /// must not be, or there is no io_uring.
+    pub fn start(options: MockOptions) -> Result<Self, io::Error> {
+        let positive = [
+            (options.threads > 0, "the mock server needs at least one thread"),
+            (options.default_tokens > 0, "the mock server's default reply needs at least one token"),
+            (
+                (1..=4_096).contains(&options.tokens_per_chunk),
+                "tokens per message of the mock server: 1 to 4096",
+            ),
+        ];
+        if let Some(&(_, why)) = positive.iter().find(|(good, _)| !good) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let log = options.arrival_log.as_deref().map(LogFile::create).transpose()?;
+        let first = listener(options.listen)?;
+        let address = first
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| io::Error::other("the listener has no internet address"))?;
+        let mut listeners = vec![first];
+        for _ in 1..options.threads {
+            listeners.push(listener(address)?);
+        }
+        let shared = Arc::new(Shared {
+            clock: Clock::start(),
+            stop: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
+            tallies: listeners.iter().map(|_| Tally::default()).collect(),
+            options,
+        });
+        let (ready, started) = mpsc::channel();
+        let mut mock = Self { address, shared, threads: Vec::new() };
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let (shared, log, ready) = (Arc::clone(&mock.shared), log.clone(), ready.clone());
+            let thread = std::thread::Builder::new().name(format!("mock-{number}")).spawn(move || {
+                let worker = pin(&shared.options.cpus, number)
+                    .and_then(|()| Worker::new(shared, number, listener, log));
+                match worker {
+                    Ok(worker) => {
+                        // Nobody listens any more when another thread has failed.
+                        let _ = ready.send(Ok(()));
+                        worker.run()
+                    }
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                        Ok(())
+                    }
+                }
+            })?;
+            mock.threads.push(thread);
+        }
+        for _ in &mock.threads {
+            // On an error the drop of `mock` stops the threads that did start.
+            started.recv().map_err(io::Error::other)??;
+        }
+        Ok(mock)
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        todo!()
+        self.address
     }
 
-    /// Requests answered or failed on purpose so far.
+    /// Chat completion requests answered, or failed on purpose, so far. Those whose client went away are
+    /// not among them.
     pub fn requests(&self) -> u64 {
-        todo!()
+        self.shared.tallies.iter().map(|tally| tally.requests.read()).sum()
+    }
+
+    /// Chat completion requests whose client went away before the end, so far.
+    pub fn cancelled(&self) -> u64 {
+        self.shared.tallies.iter().map(|tally| tally.cancelled.read()).sum()
     }
 
     /// Stops the threads and flushes the log.
-    pub fn stop(self) -> Result<(), std::io::Error> {
-        todo!()
+    ///
+    /// # Errors
+    /// When the log could not be written, or a thread's ring failed.
+    pub fn stop(mut self) -> Result<(), io::Error> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let mut outcome = Ok(());
+        for thread in self.threads.drain(..) {
+            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a mock thread panicked")));
+            outcome = outcome.and(ended);
+        }
+        outcome
     }
 }
-impl Default for MockOptions { fn default() -> Self { Self{listen:"127.0.0.1:0".parse().unwrap(),threads:1,cpus:vec![],ttft:Delay::Fixed(Nanos(1)),itl:Delay::Fixed(Nanos(1)),default_tokens:16,tokens_per_chunk:1,writes:Writes::Whole,usage:true,faults:Faults::default(),arrival_log:None,seed:0} } }
-impl std::str::FromStr for Delay { type Err = String; fn from_str(_: &str) -> Result<Self, String> { todo!() } }
+
+impl Drop for Mock {
+    fn drop(&mut self) {
+        // Who wants to know of failures calls `stop`.
+        let _ = self.join();
+    }
+}
+
+fn listener(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    // Accepted sockets inherit this.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+/// Pins the calling thread to its core.
+fn pin(cpus: &[usize], number: usize) -> io::Result<()> {
+    let Some(&id) = cpus.get(number % cpus.len().max(1)) else { return Ok(()) };
+    // Asked first, because the crate panics on a core beyond the largest set.
+    let known = core_affinity::get_core_ids().is_some_and(|cores| cores.iter().any(|core| core.id == id));
+    if known && core_affinity::set_for_current(core_affinity::CoreId { id }) {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!(
+            "a mock thread cannot run on core {id}: choose one this process may use"
+        )))
+    }
+}
+
+/// How late a timer of a thread may be for the kernel's convenience.
+const TIMER_SLACK: Nanos = Nanos(1);

@@ -1,6 +1,8 @@
 //! The floors of the house (see `src/lib.rs`): which module may use which, where unsafe code and the clock
 //! may stand, and how long a file may be.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -263,15 +263,24 @@ fn a_peers_end_of_stream_comes_after_its_bytes() {
 
 #[test]
 fn a_peers_reset_ends_the_stream_with_its_error() {
-    let (address, server) = peer(1, |_, stream| {
+    let (address, server) = peer(1, |_, mut stream| {
+        // The reset waits for a byte, so that it cannot overtake the end of connecting.
+        stream.read_exact(&mut [0]).unwrap();
         Socket::from(stream).set_linger(Some(std::time::Duration::ZERO)).unwrap();
     });
-    let mut driver = Driver::new(SMALL, Vec::new());
+    let mut driver = Driver::new(SMALL, b"x".to_vec());
     let socket = driver.connect(address);
     driver.ring.receive(socket);
-    driver.until(|_, event| {
-        assert_eq!(event, Seen::Ended(socket, Some(libc::ECONNRESET)));
-        true
+    driver.ring.send(socket, |_| {}, 0..1);
+    driver.until(|_, event| match event {
+        Seen::Sent(_, result) => {
+            assert_eq!(result, Ok(1));
+            false
+        }
+        other => {
+            assert_eq!(other, Seen::Ended(socket, Some(libc::ECONNRESET)));
+            true
+        }
     });
     server.join().unwrap();
     driver.ring.send(socket, |head| head.extend_from_slice(b"too late"), 0..0);

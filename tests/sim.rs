@@ -1,6 +1,8 @@
 //! The engine against a simulated server in virtual time: thirty minutes of load in milliseconds, any
 //! split of the bytes, every fault, and a seed that repeats each failure.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "sim/world.rs"]
 mod world;
 
@@ -65,9 +67,10 @@ fn thirty_minutes_pass_in_no_time() {
 
 #[test]
 fn grace_bounds_the_wait_and_cuts_only_what_is_left() {
-    let outcomes = run(vec![concurrency("slow", 6).millis(100).grace_millis(50), concurrency("next", 2).requests(4)])
-        .with(|sim| sim.ttft = Nanos::from_millis(400))
-        .run();
+    let outcomes =
+        run(vec![concurrency("slow", 6).millis(100).grace_millis(50), concurrency("next", 2).requests(4)])
+            .with(|sim| sim.ttft = Nanos::from_millis(400))
+            .run();
     check_totals(&outcomes, 1);
     let slow = outcomes.phase(0);
     assert_eq!(slow.tally.counts().abandoned, 6);
@@ -98,7 +101,10 @@ fn arrivals_are_planned_alike_by_any_number_of_shards_and_as_the_seed_says() {
         let open = outcomes.phase(0);
         let due: Vec<Nanos> = open.records.iter().map(|record| record.planned.since(open.started)).collect();
         assert_eq!(due, planned, "{shards} shards");
-        assert!(open.records.iter().all(|record| record.issued == record.planned), "virtual time is punctual");
+        assert!(
+            open.records.iter().all(|record| record.issued == record.planned),
+            "virtual time is punctual"
+        );
     }
 }
 
@@ -233,11 +239,17 @@ fn a_seamless_hand_over_never_exceeds_the_larger_of_old_and_new() {
                 _ => continue,
             };
             let most = outcomes.in_flight_max_since_start[index];
-            assert!(most <= at_switch.max(limit), "seed {seed}: {most} in flight, {at_switch} at the switch, limit {limit}");
+            assert!(
+                most <= at_switch.max(limit),
+                "seed {seed}: {most} in flight, {at_switch} at the switch, limit {limit}"
+            );
         }
         let (first, second) = (outcomes.phase(0), outcomes.phase(1));
         assert!(second.started >= first.sending_ended, "seed {seed}");
-        assert!(second.started.since(first.sending_ended) < Nanos::from_millis(1), "seed {seed}: a gap at the switch");
+        assert!(
+            second.started.since(first.sending_ended) < Nanos::from_millis(1),
+            "seed {seed}: a gap at the switch"
+        );
     }
 }
 
@@ -287,8 +299,12 @@ fn a_stall_of_the_client_forgets_no_arrival_and_shows_as_lateness() {
     check_totals(&outcomes, 1);
     let (open, calm) = (outcomes.phase(0), calm.phase(0));
     assert_eq!(open.tally.counts().sent, calm.tally.counts().sent);
-    let late: Vec<Nanos> =
-        open.records.iter().map(|record| record.issued.since(record.planned)).filter(|late| *late > Nanos::from_millis(1)).collect();
+    let late: Vec<Nanos> = open
+        .records
+        .iter()
+        .map(|record| record.issued.since(record.planned))
+        .filter(|late| *late > Nanos::from_millis(1))
+        .collect();
     assert!((350..=450).contains(&late.len()), "{} late", late.len());
     let worst = late.iter().max().copied().unwrap_or_default();
     assert!(worst > Nanos::from_millis(390) && worst <= Nanos::from_millis(400), "{worst:?}");
@@ -432,7 +448,8 @@ fn the_dataset_goes_on_across_phases_as_in_aiperf() {
 #[test]
 fn requests_go_round_the_urls_by_number() {
     for shards in SHARDS {
-        let outcomes = run(vec![concurrency("load", 6).requests(60)]).shards(shards).with(|sim| sim.urls = 3).run();
+        let outcomes =
+            run(vec![concurrency("load", 6).requests(60)]).shards(shards).with(|sim| sim.urls = 3).run();
         check_totals(&outcomes, 1);
     }
 }
@@ -475,4 +492,13 @@ fn gaps_are_those_between_content_messages() {
         assert_eq!(record.second_content, Some(first.plus(Nanos::from_millis(1))));
         assert_eq!(record.last_content, Some(first.plus(Nanos::from_millis(3))));
     }
+}
+
+#[test]
+fn warming_up_takes_requests_through_the_engine_and_leaves_no_trace() {
+    let mut engine = world::idle_engine();
+    assert_eq!(engine.warm_up(), 16);
+    assert_eq!(engine.in_flight(), 0);
+    assert_eq!(engine.connections_open(), 0);
+    assert!(engine.poll_action().is_none() && engine.poll_event().is_none());
 }

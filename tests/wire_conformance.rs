@@ -1,7 +1,7 @@
 //! HTTP and stream cases from real bug reports, each with its right outcome, at every cut.
 
 use phasor::wire::check::{Sums, decode, reply};
-use phasor::wire::{Fault, Progress, ReplyDecoder};
+use phasor::wire::{Fault, Progress, ReplyDecoder, Usage};
 
 fn decode_everywhere(bytes: &[u8]) -> Sums {
     for cut in 0..=bytes.len() {
@@ -121,8 +121,8 @@ fn three_events_are_three_events_under_every_line_end() {
     for ends in
         [["\n\n"; 3], ["\r\n\r\n"; 3], ["\r\r"; 3], ["\n\n", "\r\n\r\n", "\r\r"], ["\r\n\n", "\n\r\n", "\n"]]
     {
-        let body: String = events.iter().zip(ends).map(|(event, end)| format!("{event}{end}")).collect();
-        assert_eq!(stream(&body), complete(3, 3, 3), "{ends:?}");
+        let body: Vec<&str> = events.iter().zip(ends).flat_map(|(event, end)| [&**event, end]).collect();
+        assert_eq!(stream(&body.concat()), complete(3, 3, 3), "{ends:?}");
     }
     assert_eq!(stream(&events.join("\n\n")), complete(3, 3, 3));
 }
@@ -166,6 +166,28 @@ fn streams_without_content_fail_as_such() {
         let end = format!("NoContent {{ any_message: {any_message} }}");
         assert_eq!(stream(&body), (messages, 0, 0, end), "{body}");
     }
+}
+
+#[test]
+fn the_last_usage_that_is_not_empty_stays() {
+    let usage = |usage: &str| format!("data: {{\"object\":\"x\",\"usage\":{usage}}}\n\n");
+    let body = [
+        &*chunk(r#""content":"x""#),
+        "\n\n",
+        &usage(r#"{"prompt_tokens":1,"completion_tokens":1}"#),
+        &usage(r#"{"completion_tokens":2}"#),
+        &usage("null"),
+        &usage("{}"),
+        "data: [DONE]\n\n",
+    ]
+    .concat();
+    let text = format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n{body}");
+    let expected = Usage { completion_tokens: Some(2), ..Usage::default() };
+    assert_eq!(decode_everywhere(text.as_bytes()).usage, Some(expected));
+    let mut decoder = ReplyDecoder::default();
+    decoder.feed(text.as_bytes());
+    decoder.reset();
+    assert_eq!(decoder.usage(), None);
 }
 
 #[test]

@@ -133,7 +133,7 @@ mod tests {
         let mut grid = Grid::new("Title", &[("Code", Align::Right), ("Message", Align::Left)]);
         grid.row(vec!["499".to_owned(), "Request cancelled".to_owned()]);
         let drawn = grid.draw(140);
-        let expected = "          Title
+        let expected = "           Title
 ┏━━━━━━┳━━━━━━━━━━━━━━━━━━━┓
 ┃ Code ┃ Message           ┃
 ┡━━━━━━╇━━━━━━━━━━━━━━━━━━━┩

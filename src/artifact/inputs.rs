@@ -5,7 +5,6 @@ use crate::dataset::{Dataset, Row};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
-use std::io::Write;
 use std::path::Path;
 
 /// Name of the file.
@@ -47,6 +46,6 @@ fn conversation<'a>(dataset: &Dataset, row: &'a Row) -> Result<Conversation<'a>,
 pub fn write_inputs(directory: &Path, dataset: &Dataset) -> Result<(), WriteFailure> {
     write_with(directory, INPUTS, |out| {
         serde_json::to_writer_pretty(&mut *out, &Document { data: Rows(dataset) })?;
-        out.flush()
+        Ok(())
     })
 }

@@ -161,7 +161,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         interrupt,
         clock,
     };
-    let outcome = run::conduct(&config, dataset, &options)?;
+    let outcome = run::conduct(&config, &dataset, &options)?;
     if let Some(mock) = mock {
         mock.stop().context("the built-in server's log is not whole")?;
     }

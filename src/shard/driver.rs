@@ -7,15 +7,19 @@ use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
 use crate::engine::PhaseEvent;
+use crate::measure::Cost;
 use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
+use crate::shard::meter::Mark;
+use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
 use crate::shard::ring::SocketId;
 use crate::shard::ring::Wait;
+use crate::shard::sys::set_timer_slack;
 use crate::time::Clock;
 use crate::time::Nanos;
 use crate::time::Stamp;
@@ -32,11 +36,14 @@ pub const WAIT_MAX: Nanos = Nanos::from_micros(500);
 /// Most completions taken between two looks at the schedule.
 pub const REAP_BATCH: usize = 128;
 
-/// First guess of how late the kernel wakes a waiting shard; the loop learns the real figure.
-const WAKE_ERROR_FIRST: Nanos = Nanos::from_micros(60);
+/// Completions taken between two looks at the clock.
+const REAP_SLICE: usize = 16;
 
-/// The spin before a due time is never longer than this.
-const SPIN_WINDOW_MAX: Nanos = Nanos::from_micros(200);
+/// Rounds over the socket pair before the first phase.
+const WARM_UP_ROUNDS: u32 = 32;
+
+/// Longest time spent on them.
+const WARM_UP_MAX: Nanos = Nanos::from_millis(100);
 
 /// What a shard does while it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +71,7 @@ pub enum Message {
         fault: Option<ShardFault>,
     },
     /// A phase has closed on the shard.
-    Phase(ClosedPhase),
+    Phase(Box<ClosedPhase>),
 }
 
 /// Why a shard ended before its phases did.
@@ -83,6 +90,8 @@ pub enum ShardFault {
 pub struct ClosedPhase {
     /// The shard.
     pub shard: u16,
+    /// Its core.
+    pub cpu: usize,
     /// The phase.
     pub phase: u16,
     /// The common start.
@@ -93,17 +102,10 @@ pub struct ClosedPhase {
     pub closed: Stamp,
     /// Cut short by an interrupt.
     pub interrupted: bool,
+    /// What driving the shard cost meanwhile.
+    pub cost: Cost,
     /// The numbers, moved out of the shard.
     pub tally: PhaseTally,
-}
-
-/// What driving cost a shard.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cost {
-    /// Share of the time that the loop neither waited nor spun idle, 0 to 1.
-    pub busy_share: f64,
-    /// Longest time from one look at the ring to the next.
-    pub longest_gap: Nanos,
 }
 
 /// Live counts that anybody may read.
@@ -142,6 +144,8 @@ pub struct Shard {
     pub phases: u16,
     /// This shard's number.
     pub shard: u16,
+    /// The core it is pinned to.
+    pub cpu: usize,
     /// Address behind each URL of the plan.
     pub addresses: Vec<SocketAddr>,
     /// Where phases meet.
@@ -166,6 +170,7 @@ struct Begun {
     phase: u16,
     started: Stamp,
     sending_ended: Stamp,
+    mark: Mark,
 }
 
 /// The loop's state.
@@ -182,23 +187,18 @@ pub(super) struct Driver {
     next_phase: u16,
     closed_phases: u16,
     interrupted: bool,
-    wake_error: Nanos,
     meter: Meter,
-}
-
-/// Accounts for the loop's time.
-#[derive(Debug)]
-struct Meter {
-    started: Stamp,
-    waited: Nanos,
-    last_look: Stamp,
-    longest_gap: Nanos,
+    /// Since the shard was ready.
+    whole: Mark,
 }
 
 impl Driver {
     pub(super) fn new(shard: Shard, ring: Ring) -> Self {
         let now = shard.clock.now();
+        let meter = Meter::new(shard.cpu, now);
         Self {
+            whole: meter.mark(now),
+            meter,
             shard,
             ring,
             sockets: Vec::new(),
@@ -207,8 +207,6 @@ impl Driver {
             next_phase: 0,
             closed_phases: 0,
             interrupted: false,
-            wake_error: WAKE_ERROR_FIRST,
-            meter: Meter { started: now, waited: Nanos::ZERO, last_look: now, longest_gap: Nanos::ZERO },
         }
     }
 
@@ -216,9 +214,7 @@ impl Driver {
     pub(super) async fn run(mut self) {
         let fault = self.turn_until_done().await.err();
         self.close_down();
-        let elapsed = self.shard.clock.now().since(self.meter.started).as_secs_f64();
-        let busy_share = if elapsed > 0.0 { 1.0 - self.meter.waited.as_secs_f64() / elapsed } else { 0.0 };
-        let cost = Cost { busy_share: busy_share.clamp(0.0, 1.0), longest_gap: self.meter.longest_gap };
+        let cost = self.meter.cost(&self.whole, self.shard.clock.now());
         let records_lost = self.shard.engine.records_lost();
         let shard = self.shard.shard;
         // The conductor is gone only when the process is about to end.
@@ -226,6 +222,12 @@ impl Driver {
     }
 
     async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
+        // Without it the kernel may end a timed wait 50 us late; a refusal costs only that.
+        let _ = set_timer_slack(Nanos(1));
+        self.warm_up()?;
+        let ready = self.shard.clock.now();
+        self.meter = Meter::new(self.shard.cpu, ready);
+        self.whole = self.meter.mark(ready);
         self.shard.barrier.arrive_ready(self.shard.clock.now());
         let mut turns: u32 = 0;
         loop {
@@ -254,6 +256,35 @@ impl Driver {
         }
     }
 
+    /// Runs the whole path once - ring, buffers, engine - against a socket pair of this thread, so that the
+    /// first requests do not pay for what is cold.
+    fn warm_up(&mut self) -> Result<(), ShardFault> {
+        self.shard.engine.warm_up();
+        let (left, right) = socket2::Socket::pair(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+        let opened = self.ring.open(left).ok().zip(self.ring.open(right).ok());
+        let Some((left, right)) = opened else { return Ok(()) };
+        self.ring.receive(right);
+        let clock = self.shard.clock;
+        let deadline = clock.now().plus(WARM_UP_MAX);
+        for round in 0..=WARM_UP_ROUNDS {
+            if round == WARM_UP_ROUNDS {
+                self.ring.close(left);
+                self.ring.close(right);
+            } else {
+                self.ring.send(left, |head| head.extend_from_slice(&[b'x'; 512]), 0..0);
+            }
+            let mut answered = false;
+            while !answered && clock.now() < deadline {
+                self.ring.enter(Wait::AtMost(WAIT_MAX))?;
+                self.ring.reap(&clock, REAP_BATCH, |_, event| {
+                    answered |= matches!(event, Event::Received { .. });
+                });
+                answered |= self.ring.sockets() == 0;
+            }
+        }
+        Ok(())
+    }
+
     fn done(&self) -> bool {
         self.closed_phases == self.shard.phases || (self.interrupted && self.begun.is_empty())
     }
@@ -263,7 +294,12 @@ impl Driver {
             return;
         }
         if let Some(start) = self.shard.barrier.start_of(self.next_phase) {
-            self.begun.push(Begun { phase: self.next_phase, started: start.at, sending_ended: start.at });
+            self.begun.push(Begun {
+                phase: self.next_phase,
+                started: start.at,
+                sending_ended: start.at,
+                mark: self.meter.mark(self.shard.clock.now()),
+            });
             self.shard.engine.begin_phase(self.next_phase, start);
             self.next_phase += 1;
             self.shard.gauges.phase.store(u64::from(self.next_phase), Relaxed);
@@ -311,31 +347,33 @@ impl Driver {
         self.sockets.get(connection.index as usize).copied().flatten()
     }
 
-    /// Waits for a completion, no longer than to what is due. Tells whether it waited in the kernel.
+    /// Waits for a completion, no longer than to what is due: in the kernel as long as that is safe, then
+    /// spinning. Tells whether it waited in the kernel.
     fn wait(&mut self) -> Result<bool, ShardFault> {
         let clock = self.shard.clock;
         let now = clock.now();
-        self.meter.longest_gap = self.meter.longest_gap.max(now.since(self.meter.last_look));
+        let gap = self.meter.look(now);
+        self.whole.gap(gap);
+        self.begun.iter_mut().for_each(|begun| begun.mark.gap(gap));
+        self.shard.engine.handle_submitted(now);
         let limit = if self.watches_for_start() { WATCH } else { WAIT_MAX };
         let latest = now.plus(limit).min(self.shard.engine.poll_timeout().unwrap_or(Stamp::NEVER));
         let window = match self.shard.idle {
-            Idle::Sleep => self.spin_window(),
-            Idle::Spin if self.shard.engine.in_flight() > 0 => WAIT_MAX,
-            Idle::Spin => self.spin_window(),
+            Idle::Sleep | Idle::Spin => self.meter.spin_window(),
             Idle::Yield => Nanos::ZERO,
         };
-        let sleep_until = match self.shard.engine.poll_due() {
-            Some(due) => latest.min(due.minus(window)),
-            None if self.shard.idle == Idle::Spin && self.shard.engine.in_flight() > 0 => now,
-            None => latest,
+        let sleep_until = if self.shard.idle == Idle::Spin && self.shard.engine.in_flight() > 0 {
+            now
+        } else {
+            let due = self.shard.engine.poll_due().unwrap_or(Stamp::NEVER);
+            latest.min(due.minus(window))
         };
         let sleeps = sleep_until > now && !self.ring.ready();
         if sleeps {
             self.ring.enter(Wait::AtMost(sleep_until.since(now)))?;
             let woken = clock.now();
-            self.learn_wake_error(woken, sleep_until);
-            self.meter.waited.0 += woken.since(now).0;
-            self.meter.last_look = woken;
+            self.meter.learn_wake_error(woken, sleep_until);
+            self.meter.waited(now, woken);
         } else {
             self.ring.enter(Wait::No)?;
             let begun = clock.now();
@@ -344,8 +382,7 @@ impl Driver {
                 std::hint::spin_loop();
                 at = clock.now();
             }
-            self.meter.waited.0 += at.since(begun).0;
-            self.meter.last_look = at;
+            self.meter.waited(begun, at);
             self.ring.enter(Wait::No)?;
         }
         Ok(sleeps)
@@ -357,29 +394,22 @@ impl Driver {
             && self.begun.iter().all(|begun| begun.sending_ended > begun.started)
     }
 
-    /// How long before a due time the kernel's sleep must end.
-    fn spin_window(&self) -> Nanos {
-        Nanos(self.wake_error.0 * 2).min(SPIN_WINDOW_MAX)
-    }
-
-    /// A sleep that ran to its end shows how late the kernel wakes this thread: a moving average that
-    /// follows a worse figure at once and forgets it slowly.
-    fn learn_wake_error(&mut self, woken: Stamp, until: Stamp) {
-        if woken >= until {
-            let error = woken.since(until).min(SPIN_WINDOW_MAX);
-            self.wake_error = if error > self.wake_error {
-                Nanos(u64::midpoint(self.wake_error.0, error.0))
-            } else {
-                Nanos((self.wake_error.0 * 63 + error.0) / 64)
-            };
+    /// Takes completions until there are none, the batch is full, or a request is due.
+    fn reap(&mut self) {
+        let due = self.shard.engine.poll_due();
+        for _ in 0..REAP_BATCH / REAP_SLICE {
+            let taken = self.reap_slice();
+            if taken < REAP_SLICE || due.is_some_and(|due| due <= self.shard.clock.now()) {
+                return;
+            }
         }
     }
 
-    fn reap(&mut self) {
+    fn reap_slice(&mut self) -> usize {
         let Self { shard, ring, sockets, connections, .. } = self;
         let engine = &mut shard.engine;
         let mut established = ReapNotes::default();
-        ring.reap(&shard.clock, REAP_BATCH, |now, event| {
+        let taken = ring.reap(&shard.clock, REAP_SLICE, |now, event| {
             let of = |socket: SocketId| connections.get(socket.index as usize).copied().flatten();
             match event {
                 Event::Accepted { .. } => {}
@@ -418,6 +448,7 @@ impl Driver {
         for socket in established.sockets {
             self.ring.receive(socket);
         }
+        taken
     }
 
     /// Passes edges of phases to the barrier and tallies to the conductor.
@@ -443,15 +474,17 @@ impl Driver {
         self.closed_phases += 1;
         self.shard.barrier.arrive_closed(phase, now);
         self.hand_over_records(true);
-        let _ = self.shard.messages.send(Message::Phase(ClosedPhase {
+        let _ = self.shard.messages.send(Message::Phase(Box::new(ClosedPhase {
             shard: self.shard.shard,
+            cpu: self.shard.cpu,
             phase,
             started: begun.started,
             sending_ended: begun.sending_ended,
             closed: closed.max(begun.sending_ended),
             interrupted: self.interrupted,
+            cost: self.meter.cost(&begun.mark, now),
             tally,
-        }));
+        })));
     }
 
     /// Gives the writer what has gathered: half a batch, or everything when a phase has closed.

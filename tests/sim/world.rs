@@ -237,6 +237,22 @@ fn dataset() -> Dataset {
     Dataset::new(rows, Arc::from(vec![b'x'; ROWS]))
 }
 
+/// An engine that has begun nothing.
+pub(crate) fn idle_engine() -> Engine {
+    let sim = run(vec![concurrency("load", 1).requests(1)]);
+    let plan = Arc::new(Plan::new(&config(&sim), ROWS, 1));
+    Engine::new(EngineOptions {
+        shared: Arc::new(Shared::new(&plan)),
+        plan,
+        dataset: Arc::new(dataset()),
+        share: Share::new(0, 1),
+        connections_max: 8,
+        samples_max: 8,
+        batch_records: 8,
+        identifier_seed: 1,
+    })
+}
+
 impl Simulation {
     /// Runs to the end.
     pub(crate) fn run(self) -> Outcomes {
@@ -401,6 +417,7 @@ impl World {
                 }
             }
         }
+        self.engines[shard].handle_submitted(self.now);
         while let Some(event) = self.engines[shard].poll_event() {
             match event {
                 PhaseEvent::SendingEnded { phase, at, sent, by_time } => {

@@ -1,0 +1,10 @@
+//! The files of a finished run: held against a recomputation from the record file, and against the shapes
+//! of the reference program's files.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod golden;
+mod oracle;
+mod schema;
+mod shapes;
+mod switches;
+mod synthetic;
