@@ -26,9 +26,11 @@ pub use results::Results;
 use crate::artifact::file::{write_bytes, write_json};
 use crate::config::{Config, PhaseKind};
 use crate::dataset::Dataset;
-use crate::measure::PhaseTally;
+use crate::measure::arrivals::PoissonTest;
 use crate::measure::slices::{NoSlices, Slice, slices};
-use crate::time::{Clock, Nanos, Stamp};
+use crate::measure::verdict::{Reason, Verdict};
+use crate::measure::{Cost, PhaseTally};
+use crate::time::{Clock, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -79,6 +81,14 @@ pub struct FinishedPhase {
     pub ended: Stamp,
     /// The phase was cut short by an interrupt or abort.
     pub interrupted: bool,
+    /// What each shard paid for it.
+    pub shards: Vec<ShardReport>,
+    /// Whether it was the server that was measured.
+    pub verdict: Verdict,
+    /// What stands behind a verdict that is not ok.
+    pub reasons: Vec<Reason>,
+    /// The realised arrivals against the planned law, where there is one and nothing was dropped.
+    pub arrivals: Option<PoissonTest>,
     /// All shards' numbers.
     pub tally: PhaseTally,
 }
@@ -90,14 +100,8 @@ pub struct ShardReport {
     pub shard: u16,
     /// Core it was pinned to.
     pub cpu: usize,
-    /// Share of its time that the loop was not waiting, 0 to 1.
-    pub busy_share: f64,
-    /// Longest time between two looks at the ring.
-    pub longest_gap: Nanos,
-    /// Processor time of its thread, spinning included; absent where the system does not tell.
-    pub cpu_time: Option<Nanos>,
-    /// Time that its thread could have run and did not; absent where the system does not tell.
-    pub run_delay: Option<Nanos>,
+    /// What it cost.
+    pub cost: Cost,
 }
 
 /// What came of writing a run's results.

@@ -1,7 +1,7 @@
 //! From a YAML file to what is meant.
 //!
 //! A file passes three stages, each a type of its own: [`source`] keeps the text and its nodes with their
-//! positions, [`written`] is what the user wrote (spans, nothing filled in), [`Config`] is what is meant
+//! positions, [`keys`] read them field by field, [`Config`] is what is meant
 //! (defaults filled in, names checked, durations in nanoseconds). Every fault found on the way is a
 //! [`Diagnostic`] with a place; all of them are reported at once. It opens no socket and runs nothing.
 
@@ -9,6 +9,7 @@ pub mod diagnostic;
 pub mod directory;
 pub mod environment;
 pub mod expand;
+pub mod flags;
 pub mod keys;
 pub mod lax;
 pub mod meant;
@@ -24,7 +25,7 @@ pub mod templates;
 pub mod url;
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use diagnostic::{Span, Texts};
@@ -63,6 +64,26 @@ pub struct Source<'s> {
     pub variables: &'s environment::Variables<'s>,
     /// Where relative paths start; absent: the working directory.
     pub directory: Option<&'s Path>,
+    /// What was given beside or instead of a file.
+    pub command_line: Option<&'s CommandLine>,
+    /// Whether there is a text; without one the command line alone says what is meant.
+    pub has_file: bool,
+}
+
+impl<'s> Source<'s> {
+    /// A text with nothing beside it.
+    pub const fn file(file_name: &'s str, text: &'s str, variables: &'s environment::Variables<'s>) -> Self {
+        Self { file_name, text, variables, directory: None, command_line: None, has_file: true }
+    }
+}
+
+/// Flags given on a command line.
+#[derive(Clone, Debug, Default)]
+pub struct CommandLine {
+    /// The line as it is shown, secrets masked.
+    pub text: String,
+    /// The flags; their places are bytes of `text`.
+    pub given: Vec<flags::Given>,
 }
 
 /// Reads and converts the file at `path`.
@@ -70,24 +91,65 @@ pub struct Source<'s> {
 /// # Errors
 /// Every fault of the file, or the one that kept it from being read.
 pub fn load(path: &Path) -> Result<Loaded, Diagnostics> {
-    let file_name = path.display().to_string();
-    let unreadable = |message: String, help: &str| {
-        let mut diagnostics = Diagnostics::new(&file_name, "");
-        diagnostics.push(Diagnostic::error(message).with_help(help));
-        diagnostics
+    load_with(Some(path), None)
+}
+
+/// Reads and converts the file at `path`, `-` being standard input, with what the command line says; without
+/// a path the command line alone says what is meant.
+///
+/// # Errors
+/// Every fault of both, or the one that kept the file from being read.
+pub fn load_with(path: Option<&Path>, command_line: Option<&CommandLine>) -> Result<Loaded, Diagnostics> {
+    let file_name = path.map(|path| path.display().to_string()).unwrap_or_default();
+    let text = match path {
+        Some(path) => text_of(path).map_err(|fault| {
+            let mut diagnostics = Diagnostics::new(&file_name, "");
+            diagnostics.push(*fault);
+            diagnostics
+        })?,
+        None => String::new(),
     };
-    let bytes = fs::read(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => unreadable("the config file does not exist".to_owned(), "check the path"),
-        io::ErrorKind::IsADirectory => {
-            unreadable("the config path is a directory".to_owned(), "name the YAML file in it")
-        }
-        _ => unreadable(format!("the config file cannot be read: {error}"), "check its permissions"),
-    })?;
-    let text = String::from_utf8(bytes).map_err(|error| {
+    let variables = |name: &str| std::env::var(name).ok();
+    let source = Source::file(&file_name, &text, &variables);
+    read(&Source { command_line, has_file: path.is_some(), ..source })
+}
+
+fn text_of(path: &Path) -> Result<String, Box<Diagnostic>> {
+    let unreadable = |error: io::Error| {
+        let fault = match error.kind() {
+            io::ErrorKind::NotFound => {
+                Diagnostic::error("the config file does not exist").with_help("check the path")
+            }
+            io::ErrorKind::IsADirectory => {
+                Diagnostic::error("the config path is a directory").with_help("name the YAML file in it")
+            }
+            _ => Diagnostic::error(format!("the config file cannot be read: {error}"))
+                .with_help("check its permissions"),
+        };
+        Box::new(fault)
+    };
+    // One byte more than a config may have tells that it is too long, however long it is.
+    let limit = source::TEXT_BYTES_MAX as u64 + 1;
+    let mut bytes = Vec::new();
+    if path.as_os_str() == "-" {
+        io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
+    } else {
+        fs::File::open(path).map_err(unreadable)?.take(limit).read_to_end(&mut bytes).map_err(unreadable)?;
+    }
+    if bytes.len() > source::TEXT_BYTES_MAX {
+        return Err(Diagnostic::error(format!(
+            "the config file has more than the {} bytes that a config may have",
+            source::TEXT_BYTES_MAX
+        ))
+        .with_help("name the YAML file")
+        .into());
+    }
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        unreadable(format!("the config file is not UTF-8: byte {at} does not fit"), "save it as UTF-8")
-    })?;
-    parse(&file_name, &text)
+        Diagnostic::error(format!("the config file is not UTF-8: byte {at} does not fit"))
+            .with_help("save it as UTF-8")
+            .into()
+    })
 }
 
 /// Converts `text`, which was read from `file_name`.
@@ -96,7 +158,7 @@ pub fn load(path: &Path) -> Result<Loaded, Diagnostics> {
 /// Every fault of the text.
 pub fn parse(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
     let variables = |name: &str| std::env::var(name).ok();
-    read(&Source { file_name, text, variables: &variables, directory: None })
+    read(&Source::file(file_name, text, &variables))
 }
 
 /// Converts the text of `source`.
@@ -106,9 +168,64 @@ pub fn parse(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
 pub fn read(source: &Source<'_>) -> Result<Loaded, Diagnostics> {
     // A byte order mark is no part of the document.
     let text = source.text.strip_prefix('\u{feff}').unwrap_or(source.text);
-    let texts = Texts::new(source.file_name, text, "");
-    let trees = trees(text, &texts, source.variables)?;
+    let Some(command_line) = source.command_line else {
+        let texts = Texts::new(source.file_name, text, "");
+        return convert(trees(text, &texts, source.variables)?, &texts, source);
+    };
+    let texts = Texts::new(source.file_name, text, &command_line.text);
+    let shift = Texts::command_line_start(text);
+    let given: Vec<flags::Given> = command_line.given.iter().map(|given| given.shifted(shift)).collect();
+    let mut faults = Vec::new();
+    flags::check(&given, source.has_file, &mut faults);
+    if has_errors(&faults) {
+        return Err(failed(&texts, faults));
+    }
+    let end = shift + command_line.text.len()..shift + command_line.text.len();
+    let mut trees = if source.has_file {
+        trees(text, &texts, source.variables)?
+    } else {
+        let document = flags::document(&given, &end);
+        Trees { rendered: document.clone(), raw: document, doubts: Vec::new() }
+    };
+    trees.doubts.append(&mut faults);
+    flags::apply_early(&mut trees.edited(), &given, &mut faults);
+    if source.has_file && !has_errors(&faults) {
+        // A file must be valid by itself, before the flags of the load are looked at.
+        let mut reading = source.reading();
+        sections::read(&trees.rendered, &texts, &mut reading);
+        if has_errors(&reading.faults) {
+            return Err(failed(&texts, reading.faults));
+        }
+    }
+    flags::apply_late(&mut trees.edited(), &given, source.has_file, &mut faults);
+    if !source.has_file {
+        flags::complete(&mut trees.raw, &given, &end, &mut Vec::new());
+        flags::complete(&mut trees.rendered, &given, &end, &mut faults);
+    }
+    if has_errors(&faults) {
+        return Err(failed(&texts, faults));
+    }
+    trees.doubts.append(&mut faults);
     convert(trees, &texts, source)
+}
+
+/// The errors among `faults`: doubts about a config that has to change anyway would only hide them.
+fn failed(texts: &Texts, faults: Vec<Diagnostic>) -> Diagnostics {
+    let mut diagnostics = Diagnostics::in_texts(texts.clone());
+    diagnostics.extend(faults);
+    diagnostics.without_warnings()
+}
+
+impl Source<'_> {
+    fn reading(&self) -> Reading {
+        Reading::within(self.directory.map_or_else(PathBuf::new, Path::to_path_buf))
+    }
+}
+
+impl Trees {
+    fn edited(&mut self) -> flags::Edited<'_> {
+        flags::Edited { rendered: &mut self.rendered, raw: &mut self.raw }
+    }
 }
 
 /// A document as written and with its templates rendered; short forms are expanded in both.
@@ -120,23 +237,17 @@ struct Trees {
 }
 
 fn trees(text: &str, texts: &Texts, variables: &environment::Variables<'_>) -> Result<Trees, Diagnostics> {
-    let failed = |faults: Vec<Diagnostic>| {
-        let mut diagnostics = Diagnostics::in_texts(texts.clone());
-        diagnostics.extend(faults);
-        // Doubts about a config that has to change anyway would only hide the faults.
-        diagnostics.without_warnings()
-    };
-    let mut raw = source::read(text).map_err(failed)?;
+    let mut raw = source::read(text).map_err(|faults| failed(texts, faults))?;
     let mut faults = Vec::new();
     shape::move_flat_sections(&mut raw, &mut faults);
     environment::substitute(&mut raw, variables, &mut faults);
     if has_errors(&faults) {
-        return Err(failed(faults));
+        return Err(failed(texts, faults));
     }
     let mut rendered = raw.clone();
     templates::render(&mut rendered, &mut faults);
     if has_errors(&faults) {
-        return Err(failed(faults));
+        return Err(failed(texts, faults));
     }
     shape::expand(&mut rendered, &mut faults);
     // The same faults again.
@@ -149,7 +260,7 @@ fn has_errors(faults: &[Diagnostic]) -> bool {
 }
 
 fn convert(trees: Trees, texts: &Texts, source: &Source<'_>) -> Result<Loaded, Diagnostics> {
-    let mut reading = Reading::within(source.directory.map_or_else(PathBuf::new, Path::to_path_buf));
+    let mut reading = source.reading();
     reading.faults = trees.doubts;
     let config = sections::read(&trees.rendered, texts, &mut reading);
     reading.faults.extend(notice(&reading.unused));

@@ -22,8 +22,12 @@ use crate::config::Load;
 use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::engine::EngineOptions;
+use crate::measure::Cost;
 use crate::measure::Judgement;
 use crate::measure::PhaseTally;
+use crate::measure::verdict;
+use crate::measure::verdict::Evidence;
+use crate::measure::verdict::LoadShape;
 use crate::plan::PHASES_MAX;
 use crate::plan::Plan;
 use crate::plan::Shared;
@@ -309,6 +313,7 @@ impl Team {
                 engine,
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),
                 shard: number,
+                cpu,
                 addresses: addresses.to_vec(),
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
@@ -318,7 +323,7 @@ impl Team {
                 clock: options.clock,
                 idle,
             };
-            match shard::spawn(shard, cpu, ring_options(per_shard)) {
+            match shard::spawn(shard, ring_options(per_shard)) {
                 Ok(running) => team.running.push(running),
                 Err(error) => {
                     // The shards that did start wait at the barrier for this one.
@@ -370,10 +375,7 @@ impl Team {
                     gathered.shards.push(ShardReport {
                         shard,
                         cpu: options.cores.shards.get(usize::from(shard)).copied().unwrap_or(0),
-                        busy_share: cost.busy_share,
-                        longest_gap: cost.longest_gap,
-                        cpu_time: cost.cpu_time,
-                        run_delay: cost.run_delay,
+                        cost,
                     });
                     if let Some(fault) = fault {
                         gathered.faults.push(format!("shard {shard} stopped: {fault}"));
@@ -413,6 +415,8 @@ fn show_complete(display: &mut Display, plan: &Plan, finished: &FinishedPhase) {
 fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<FinishedPhase> {
     let phase = plan.phase(index)?;
     parts.sort_by_key(|part| part.shard);
+    let shards: Vec<ShardReport> =
+        parts.iter().map(|part| ShardReport { shard: part.shard, cpu: part.cpu, cost: part.cost }).collect();
     let first = parts.first()?;
     let started = first.started;
     let latest = |of: fn(&ClosedPhase) -> Stamp| parts.iter().map(of).max().unwrap_or(started);
@@ -424,7 +428,32 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     for other in tallies {
         tally.merge(other);
     }
+    let arrivals = match phase.load {
+        // Arrivals that the cap took away leave another process behind.
+        Load::Poisson { rate_per_s, .. } if tally.counts().dropped() == 0 => {
+            tally.arrivals().poisson_test(rate_per_s)
+        }
+        _ => None,
+    };
+    let costs: Vec<Cost> = shards.iter().map(|shard| shard.cost).collect();
+    let (verdict, reasons) = verdict::judge(&Evidence {
+        tally: &tally,
+        shape: match phase.load {
+            // A seamless start waits for the requests of the phase before.
+            Load::Concurrency { concurrency } => {
+                LoadShape::Closed { slots: (!phase.seamless).then_some(concurrency) }
+            }
+            _ => LoadShape::Open,
+        },
+        sending: sending_ended.since(started),
+        costs: &costs,
+        arrivals,
+    });
     Some(FinishedPhase {
+        shards,
+        verdict,
+        reasons,
+        arrivals,
         index,
         profiling_index: phase.profiling_index,
         name: phase.name.clone(),

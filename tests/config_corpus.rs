@@ -1,9 +1,10 @@
 //! Configs that AIPerf 0.13 accepted or refused, with what it made of them (tests/data/config/corpus.jsonl).
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use phasor::config::{self, Loaded, Source, resolved};
+use phasor::config::{self, CommandLine, Loaded, Source, resolved};
 use serde_json::{Value, json};
 
 const CORPUS: &str = include_str!("data/config/corpus.jsonl");
@@ -31,14 +32,27 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/config")
 }
 
-fn load(case: &Value) -> Result<Loaded, config::Diagnostics> {
+fn load(case: &Value) -> Result<Loaded, String> {
+    read(case, None).map_err(|faults| faults.to_string())
+}
+
+/// As the program loads a case whose command line has flags.
+fn load_with_flags(case: &Value) -> Result<Loaded, String> {
+    let words = case["cli"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let typed: Vec<OsString> =
+        ["phasor", "profile", "--config", "case.yaml"].into_iter().chain(words).map(OsString::from).collect();
+    let given = phasor::cli::flags_of_profile(&typed).map_err(|error| error.to_string())?;
+    read(case, Some(&given)).map_err(|faults| faults.to_string())
+}
+
+fn read(case: &Value, command_line: Option<&CommandLine>) -> Result<Loaded, config::Diagnostics> {
     let variables = |name: &str| case["environment"][name].as_str().map(str::to_owned);
     let directory = data();
+    let text = case["text"].as_str().unwrap_or_default();
     config::read(&Source {
-        file_name: "case.yaml",
-        text: case["text"].as_str().unwrap_or_default(),
-        variables: &variables,
         directory: Some(&directory),
+        command_line,
+        ..Source::file("case.yaml", text, &variables)
     })
 }
 
@@ -110,11 +124,11 @@ fn ours(loaded: &Loaded) -> Value {
     expected(&normalized)
 }
 
-#[test]
-fn what_aiperf_accepts_is_accepted_with_the_same_meaning_and_what_it_refuses_is_refused() {
+/// Compares all cases that `wanted` chooses; the result is how many there were.
+fn compare(wanted: impl Fn(&Value) -> bool, load: impl Fn(&Value) -> Result<Loaded, String>) -> usize {
     let different: HashMap<&str, &str> = DIFFERENT.iter().copied().collect();
     let (mut faults, mut count) = (Vec::new(), 0);
-    for (name, case) in corpus().filter(|(_, case)| case["cli"].is_null()) {
+    for (name, case) in corpus().filter(|(_, case)| wanted(case)) {
         count += 1;
         if different.contains_key(name.as_str()) {
             assert_ne!(json!(load(&case).is_ok()), case["accepted"], "{name} is no difference");
@@ -130,15 +144,24 @@ fn what_aiperf_accepts_is_accepted_with_the_same_meaning_and_what_it_refuses_is_
             (Ok(_), false) => {
                 faults.push(format!("{name}: accepted, but AIPerf refuses it: {}", case["kind"]))
             }
-            (Err(found), true) => {
-                let messages: Vec<&str> = found.errors().map(|error| error.message.as_str()).collect();
-                faults.push(format!("{name}: refused, but AIPerf accepts it: {messages:?}"));
-            }
+            (Err(found), true) => faults.push(format!("{name}: refused, but AIPerf accepts it:\n{found}")),
             (Err(_), false) => {}
         }
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+    count
+}
+
+#[test]
+fn what_aiperf_accepts_is_accepted_with_the_same_meaning_and_what_it_refuses_is_refused() {
+    let count = compare(|case| case["cli"].is_null(), load);
     assert!(count > 400, "{count} cases");
+}
+
+#[test]
+fn flags_beside_a_file_mean_what_they_mean_to_aiperf() {
+    let count = compare(|case| !case["cli"].is_null(), load_with_flags);
+    assert!(count > 50, "{count} cases");
 }
 
 /// Whether the first error of `case` stands where AIPerf's does: its line or message has the field.
@@ -163,7 +186,7 @@ fn points_at(found: &config::Diagnostics, case: &Value) -> bool {
 fn an_error_stands_at_the_line_of_the_field_that_aiperf_names() {
     let (mut pointing, mut missing) = (0, Vec::new());
     for (name, case) in corpus().filter(|(_, case)| case["cli"].is_null() && !case["path"].is_null()) {
-        let Err(found) = load(&case) else { continue };
+        let Err(found) = read(&case, None) else { continue };
         if points_at(&found, &case) {
             pointing += 1;
         } else {

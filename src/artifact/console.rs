@@ -8,6 +8,7 @@ use crate::measure::catalogue::Table;
 use crate::measure::statistics::Statistics;
 use crate::measure::summary::{Summary, Value};
 use crate::measure::tally::{Counts, ErrorGroup};
+use crate::measure::verdict::Verdict;
 use crate::measure::weighted::TimeWeighted;
 use crate::time::Nanos;
 use std::fmt::Write;
@@ -77,6 +78,7 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
         text.push_str(&warning);
     }
     section(&mut text, &client_table(run), width);
+    text.push_str(&reasons(run));
     let lost = run.records_lost;
     if lost > 0 {
         let _ = writeln!(
@@ -194,22 +196,44 @@ fn client_table(run: &FinishedRun<'_>) -> Grid {
         ("late p50", Align::Right),
         ("late p99", Align::Right),
         ("late max", Align::Right),
+        ("verdict", Align::Left),
     ];
     let mut grid = Grid::new("phasor | Client (lateness in us)", &columns);
     for phase in &run.phases {
         let tally = &phase.tally;
         let late = tally.lateness_summary().map(|late| [late.p50, late.p99, late.max]);
-        grid.row(client_row(phase.name.clone(), tally.counts(), late));
+        grid.row(client_row(phase.name.clone(), tally.counts(), late, phase.verdict.name()));
     }
     if run.phases.len() > 1 {
         let counts = Counts::sum(run.phases.iter().map(|phase| phase.tally.counts()));
         let late = crate::measure::PhaseTally::pooled_lateness(run.phases.iter().map(|phase| &phase.tally));
-        grid.row(client_row("all".to_owned(), &counts, late.map(|late| [late.p50, late.p99, late.max])));
+        let late = late.map(|late| [late.p50, late.p99, late.max]);
+        let worst = run.phases.iter().map(|phase| phase.verdict).max().unwrap_or(Verdict::Ok);
+        grid.row(client_row("all".to_owned(), &counts, late, worst.name()));
     }
     grid
 }
 
-fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>) -> Vec<String> {
+/// Why phases are not ok, a line for each limit that was crossed; empty when all are.
+fn reasons(run: &FinishedRun<'_>) -> String {
+    let mut text = String::new();
+    for phase in &run.phases {
+        for reason in &phase.reasons {
+            let _ = writeln!(
+                text,
+                "{}: {} is {:.3}, over {:.3} ({})",
+                phase.name,
+                reason.what,
+                reason.value,
+                reason.limit,
+                reason.verdict.name()
+            );
+        }
+    }
+    text
+}
+
+fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>, verdict: &str) -> Vec<String> {
     let numbers = [
         counts.planned(),
         counts.sent,
@@ -225,6 +249,7 @@ fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>) -> Vec<St
         Some(late) => row.extend(late.map(|late| decimal(late.0 as f64 / 1e3))),
         None => row.extend(["N/A"; 3].map(str::to_owned)),
     }
+    row.push(verdict.to_owned());
     row
 }
 

@@ -423,7 +423,7 @@ pub fn join(path: &str, key: &str) -> String {
 }
 
 /// The `camelCase` spelling of a `snake_case` name.
-pub(super) fn camel_case(name: &str) -> String {
+pub fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |mut camel, word| {

@@ -97,7 +97,8 @@ impl Found<'_> {
         let order = format!("dataset.sampling: {}", sampling.name());
         self.refuse_if(*sampling != Sampling::Sequential, &at("sampling"), &order);
         self.refuse_if(system_prompt.is_some(), &at("system_prompt"), "dataset.system_prompt");
-        self.refuse_if(random_seed.is_some(), &at("random_seed"), "dataset.random_seed");
+        let own_seed = random_seed.is_some() && *random_seed != self.config.random_seed;
+        self.refuse_if(own_seed, &at("random_seed"), "dataset.random_seed");
         self.refuse_if(prompts.isl.fixed_tokens().is_none(), &at("prompts.isl"), "a distribution of isl");
         let osl_spreads = prompts.osl.as_ref().is_some_and(|osl| osl.fixed_tokens().is_none());
         self.refuse_if(osl_spreads, &at("prompts.osl"), "a distribution of osl");

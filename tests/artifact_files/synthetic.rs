@@ -6,7 +6,8 @@ use phasor::config::{
 };
 use phasor::dataset::{Dataset, Row};
 use phasor::measure::tally::Drop;
-use phasor::measure::{Failure, Judgement, Outcome, PhaseTally, Record};
+use phasor::measure::verdict::{Reason, Verdict};
+use phasor::measure::{Cost, Failure, Judgement, Outcome, PhaseTally, Record};
 use phasor::time::{Clock, Nanos, Stamp};
 use phasor::wire::{Fault, Usage};
 use std::path::Path;
@@ -178,6 +179,15 @@ impl Synthetic {
                 sending_ended: Stamp::from_nanos(ended - 1_000),
                 ended: Stamp::from_nanos(ended),
                 interrupted,
+                shards: costs(options.shards),
+                verdict: Verdict::Degraded,
+                reasons: vec![Reason {
+                    what: "busy_share",
+                    value: 0.9,
+                    limit: 0.85,
+                    verdict: Verdict::Degraded,
+                }],
+                arrivals: None,
                 tally,
             });
             start = ended + 3_456_789;
@@ -213,19 +223,26 @@ impl Synthetic {
             phases: self.phases,
             interrupted: self.options.interrupted,
             records_lost: 0,
-            shards: (0..self.options.shards)
-                .map(|shard| ShardReport {
-                    shard,
-                    cpu: usize::from(shard) + 1,
-                    busy_share: 0.25,
-                    longest_gap: Nanos(40_000),
-                    cpu_time: Some(Nanos(7_000_000)),
-                    run_delay: None,
-                })
-                .collect(),
+            shards: costs(self.options.shards),
         };
         phasor::artifact::write_results(directory, &run)
     }
+}
+
+fn costs(shards: u16) -> Vec<ShardReport> {
+    (0..shards)
+        .map(|shard| ShardReport {
+            shard,
+            cpu: usize::from(shard) + 1,
+            cost: Cost {
+                elapsed: Nanos(1_000_000_000),
+                busy_share: 0.25,
+                longest_gap: Nanos(40_000),
+                cpu_time: Some(Nanos(7_000_000)),
+                ..Cost::default()
+            },
+        })
+        .collect()
 }
 
 fn record(

@@ -20,6 +20,10 @@ pub enum Bound {
     AtLeast(f64),
     /// More than this.
     Above(f64),
+    /// More than the one and at most the other.
+    AboveTo(f64, f64),
+    /// Any number at all.
+    Any,
     /// More than the one and less than the other.
     Between(f64, f64),
     /// Any number that is no infinity.
@@ -31,10 +35,13 @@ pub enum Bound {
 }
 
 impl Bound {
-    fn admits(self, value: f64) -> bool {
+    /// Whether `value` keeps it.
+    pub fn admits(self, value: f64) -> bool {
         match self {
             Self::AtLeast(least) => value >= least,
             Self::Above(limit) => value > limit,
+            Self::AboveTo(low, high) => value > low && value <= high,
+            Self::Any => true,
             Self::Between(low, high) => value > low && value < high,
             Self::Finite => value.is_finite(),
             Self::PositiveFinite => value > 0.0 && value.is_finite(),
@@ -42,10 +49,13 @@ impl Bound {
         }
     }
 
-    fn described(self) -> String {
+    /// The bound in words that follow "a number".
+    pub fn described(self) -> String {
         match self {
             Self::AtLeast(least) => format!("of at least {least}"),
             Self::Above(limit) => format!("above {limit}"),
+            Self::AboveTo(low, high) => format!("above {low} and at most {high}"),
+            Self::Any => "of any size".to_owned(),
             Self::Between(low, high) => format!("above {low} and below {high}"),
             Self::Finite => "that is finite".to_owned(),
             Self::PositiveFinite => "above 0 and finite".to_owned(),
