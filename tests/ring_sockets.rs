@@ -500,22 +500,27 @@ fn impossible_sizes_are_refused_by_name() {
 
 #[test]
 fn a_stamping_socket_says_when_the_kernel_had_the_bytes_and_ends_as_others_do() {
-    let (ours, mut theirs) = socket2_pair();
+    let (ours, theirs) = socket2_pair();
     let clock = Clock::start();
     let mut ring = Ring::new(SMALL, Arc::from([])).unwrap();
     let socket = ring.open(ours).unwrap();
     ring.stamp_arrivals(socket);
     ring.receive(socket);
     let before = clock.unix_ns(clock.now());
-    theirs.write_all(b"stamped").unwrap();
-    drop(theirs);
-    let (mut bytes, mut stamps, mut ended) = (Vec::new(), Vec::new(), false);
-    for _ in 0..1_000 {
+    let (mut received, mut stamps, mut ended) = (0, Vec::new(), false);
+    let mut theirs = Some(theirs);
+    // The kernel begins to stamp a moment after it was asked to: the first bytes may come without a time.
+    for round in 0..1_000 {
+        match &mut theirs {
+            Some(peer) if stamps.is_empty() || round < 3 => peer.write_all(b"stamped").unwrap(),
+            Some(_) | None => theirs = None,
+        }
         ring.enter(Wait::AtMost(Nanos::from_millis(5))).unwrap();
         ring.reap(&clock, 64, |now, event| match event {
-            Event::Received { bytes: part, arrived_unix_ns, .. } => {
-                bytes.extend_from_slice(part);
-                stamps.push((arrived_unix_ns, clock.unix_ns(now)));
+            Event::Received { bytes, arrived_unix_ns, .. } => {
+                assert!(bytes.iter().all(|byte| b"stamped".contains(byte)));
+                received += bytes.len();
+                stamps.extend(arrived_unix_ns.map(|arrived| (arrived, clock.unix_ns(now))));
             }
             Event::Ended { errno, .. } => {
                 assert_eq!(errno, None);
@@ -528,9 +533,8 @@ fn a_stamping_socket_says_when_the_kernel_had_the_bytes_and_ends_as_others_do() 
         }
     }
     assert!(ended, "the end of the stream is not seen");
-    assert_eq!(bytes, b"stamped");
+    assert!(received > 0 && received.is_multiple_of(7), "{received} bytes");
     let (arrived, taken) = stamps[0];
-    let arrived = arrived.unwrap();
     // The wall clock may be steered between the two readings, by far less than a millisecond.
     let slack = 1_000_000;
     assert!(arrived + slack >= before && arrived <= taken + slack, "{before} {arrived} {taken}");
