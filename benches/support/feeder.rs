@@ -81,9 +81,14 @@ impl<'a> Feeder<'a> {
         }
     }
 
-    /// Goes on until `ok` requests of the phase have ended well, and a few more that end with them.
-    pub(crate) fn run_to(&mut self, ok: u64) {
-        while self.engine.live_counts().ok < ok {
+    /// Goes on until `ok` requests of the phase have ended well, and a few more that end with them. Gives
+    /// their number.
+    pub(crate) fn run_to(&mut self, ok: u64) -> u64 {
+        loop {
+            let done = self.engine.live_counts().ok;
+            if done >= ok {
+                return done;
+            }
             self.turn();
         }
     }
