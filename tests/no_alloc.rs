@@ -136,7 +136,9 @@ fn a_ring_that_sends_and_receives_allocates_nothing() {
                 std::thread::spawn(move || echo(stream))
             })
             .collect();
-        echoes.into_iter().for_each(|echo| echo.join().unwrap());
+        for echo in echoes {
+            echo.join().unwrap();
+        }
     });
     let options = RingOptions { sockets_max: 64, entries: 64, buffers: 64, buffer_bytes: 16_384 };
     let (head, body) = MESSAGE.split_at(100);

@@ -70,9 +70,8 @@ impl Reply {
         for token in 0..tokens {
             let (member, words) = match text {
                 Text::Escapes => ("content", ESCAPED),
-                Text::Plain => ("content", WORDS),
                 Text::Reasoning if token < tokens / 2 => ("reasoning_content", WORDS),
-                Text::Reasoning => ("content", WORDS),
+                Text::Plain | Text::Reasoning => ("content", WORDS),
             };
             let word = words[random.usize(..words.len())];
             message(&choice(&format!("\"{member}\":\"{word}\""), "null"));
