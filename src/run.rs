@@ -7,6 +7,7 @@
 pub mod cores;
 pub mod interrupt;
 pub mod limits;
+pub mod ports;
 pub mod progress;
 pub mod recording;
 mod wanted;
@@ -44,6 +45,7 @@ use crate::shard::driver::Message;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::shard::ring::RingOptions;
+use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
 use std::net::SocketAddr;
@@ -75,6 +77,8 @@ pub struct RunOptions {
     pub cores: Cores,
     /// What a shard does while it has nothing to do; absent: it spins if its core is its own.
     pub idle: Option<Idle>,
+    /// Addresses that connections come from, in turn; empty: the kernel chooses.
+    pub sources: Sources,
     /// Progress on stderr.
     pub ui: Ui,
     /// Where the files go; exists.
@@ -127,6 +131,9 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// A source address is of no use.
+    #[error(transparent)]
+    Source(#[from] ports::SourceAddressError),
     /// A shard could not be started.
     #[error(transparent)]
     Spawn(#[from] shard::SpawnError),
@@ -152,6 +159,7 @@ pub fn conduct(
     }
     let plan = Arc::new(Plan::new(config, dataset.rows().len(), fastrand::u64(..)));
     let addresses = resolve(config)?;
+    ports::check(&options.sources, &addresses)?;
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
     let ends = if options.server_inside { 2 } else { 1 };
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
@@ -239,8 +247,23 @@ fn profiling_counts(run: &FinishedRun<'_>) -> (u64, u64) {
     })
 }
 
+/// More connections in flight than this machine has ports for, if the plan says how many there are and the
+/// system how many ports.
+pub fn port_shortage(config: &Config, sources: &Sources) -> Result<Option<ports::Shortage>, RunError> {
+    let peak = in_flight_peak(config);
+    let range = ports::PortRange::read(Path::new("/"));
+    let Some((peak, range)) = peak.zip(range) else { return Ok(None) };
+    Ok(ports::shortage(range, peak, &resolve(config)?, sources))
+}
+
+/// Most requests in flight by plan; absent when an open loop has no cap.
+pub fn in_flight_peak(config: &Config) -> Option<u64> {
+    // Neither the rows nor the seed have a part in it.
+    Plan::new(config, 1, 0).in_flight_peak()
+}
+
 /// The address of each URL, IPv4 first as AIPerf does.
-fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
+pub fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
     let address = |url: &crate::config::Url| {
         let resolve = |reason: String| RunError::Resolve { host: url.host.clone(), reason };
         let mut found: Vec<SocketAddr> = (url.host.as_str(), url.port)
@@ -307,6 +330,7 @@ impl Team {
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),
                 shard: number,
                 addresses: addresses.to_vec(),
+                sources: options.sources.starting_at(number),
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,

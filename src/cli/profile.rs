@@ -17,6 +17,8 @@ use crate::run::cores;
 use crate::run::cores::CoreRequest;
 use crate::run::progress::Ui;
 use crate::shard::driver::Idle;
+use crate::shard::sources::SourceRange;
+use crate::shard::sources::Sources;
 use crate::time::Clock;
 use anyhow::Context;
 use clap::Args;
@@ -54,6 +56,11 @@ pub(super) struct ProfileArguments {
     /// What a shard does while it has nothing to do: `spin` keeps its core busy and reacts soonest
     #[arg(long, value_enum, default_value_t = IdleChoice::Auto)]
     idle: IdleChoice,
+
+    /// Address of this machine that connections come from, also 127.0.0.2-127.0.0.9 or 127.0.0.0/8; may be
+    /// given again, and all of them are used in turn
+    #[arg(long, value_name = "ADDRESS")]
+    source_ip: Vec<SourceRange>,
 
     /// Start the built-in server inside this process and send the load there instead
     #[arg(long)]
@@ -164,6 +171,11 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
     let dataset = Arc::new(build_dataset(&config)?);
     let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
 
+    let sources = Sources::new(arguments.source_ip.clone());
+    if let Some(shortage) = run::port_shortage(&config, &sources)? {
+        say(&format!("warning: {shortage}"));
+    }
+
     let interrupt = Arc::new(AtomicBool::new(false));
     run::interrupt::arm(&interrupt).context("cannot listen for Ctrl-C")?;
     let options = RunOptions {
@@ -173,6 +185,7 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
             IdleChoice::Sleep => Some(Idle::Sleep),
             IdleChoice::Spin => Some(Idle::Spin),
         },
+        sources,
         ui: match arguments.ui {
             UiChoice::None => Ui::None,
             UiChoice::Dashboard | UiChoice::Simple => Ui::Simple,
