@@ -2,6 +2,7 @@
 //!
 //! It reads arguments and prints; what a config means and how a run goes is decided below.
 
+mod doctor;
 mod mock;
 mod profile;
 
@@ -25,6 +26,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Check what this machine lacks for a good run, and name the command that sets it
+    Doctor(doctor::DoctorArguments),
     /// Serve the built-in inference server, for trying out phasor or any other client
     Mock(mock::MockArguments),
     /// Run the phases of a config against a server and write the results
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match arguments.command {
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Mock(arguments) => mock::serve(&arguments),
         Command::Profile(arguments) => profile::profile(&arguments),
     };

@@ -5,8 +5,10 @@
 //! phases by themselves (see the barrier in the shard's module); the conductor never stands between them.
 
 pub mod cores;
+pub mod doctor;
 pub mod interrupt;
 pub mod limits;
+pub mod machine;
 pub mod ports;
 pub mod progress;
 pub mod recording;

@@ -102,7 +102,7 @@ enum IdleChoice {
 
 /// `auto` or a number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shards(Option<u16>);
+pub(super) struct Shards(pub(super) Option<u16>);
 
 impl FromStr for Shards {
     type Err = String;
@@ -123,7 +123,7 @@ const SHARDS_MAX: u16 = 1_024;
 
 /// Cores by number: `0,2-4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct CpuList(Vec<usize>);
+pub(super) struct CpuList(pub(super) Vec<usize>);
 
 impl FromStr for CpuList {
     type Err = String;
