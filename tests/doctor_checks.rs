@@ -83,9 +83,9 @@ fn well() -> Probe {
     Probe { ring: Ok(()), slack: Ok(()) }
 }
 
-fn demand(peak: u64, address: &str, sources: &[&str]) -> Option<Demand> {
+fn demand(peak: u64, address: &str, sources: &[&str]) -> Demand {
     let sources = Sources::new(sources.iter().map(|text| text.parse().unwrap()).collect());
-    Some(Demand { peak: Some(peak), addresses: vec![address.parse().unwrap()], sources })
+    Demand { peak: Some(peak), addresses: vec![address.parse().unwrap()], sources }
 }
 
 fn question(root: &Path, demand: Option<Demand>) -> Question {
@@ -105,7 +105,7 @@ fn found(changes: &[(&str, &str)], name: &str) -> Finding {
 #[test]
 fn a_good_machine_has_nothing_to_set() {
     let root = machine(&[]);
-    let asked = question(root.path(), demand(20_000, "127.0.0.1:8000", &[]));
+    let asked = question(root.path(), Some(demand(20_000, "127.0.0.1:8000", &[])));
     let findings = examine(&asked, &well());
     for finding in &findings {
         assert_eq!(finding.status, Status::Ok, "{finding:?}");
@@ -118,7 +118,7 @@ fn a_good_machine_has_nothing_to_set() {
 #[test]
 fn a_machine_that_tells_nothing_passes_and_fails_nothing() {
     let root = tempfile::tempdir().unwrap();
-    let findings = examine(&question(root.path(), demand(60_000, "127.0.0.1:8000", &[])), &well());
+    let findings = examine(&question(root.path(), Some(demand(60_000, "127.0.0.1:8000", &[]))), &well());
     for finding in &findings {
         // These two were really tried.
         let tried = ["io_uring", "timer slack"].contains(&finding.name);
@@ -283,7 +283,7 @@ fn a_config_is_held_against_ports_files_memory_and_backlog() {
         ("proc/sys/net/ipv4/tcp_tw_reuse", "2\n"),
     ];
     let root = machine(&changes);
-    let examine = |demand| examine(&question(root.path(), demand), &well());
+    let examine = |demand| examine(&question(root.path(), Some(demand)), &well());
     let small = examine(demand(4_000, "127.0.0.1:8000", &[]));
     assert!(small.iter().all(|finding| finding.status != Status::Bad), "{small:?}");
     assert_eq!(of(&small, "time wait").status, Status::Ok);

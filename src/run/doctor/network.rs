@@ -45,7 +45,7 @@ pub(super) fn ports(question: &Question) -> Finding {
     Finding::new(name, status, found, wanted, cure)
 }
 
-/// Sockets in TIME_WAIT, in all.
+/// Sockets in `TIME_WAIT`, in all.
 fn waiting(tree: &Tree) -> Option<u64> {
     let line = tree.value("proc/net/sockstat", "TCP")?;
     let words: Vec<&str> = line.split_whitespace().collect();

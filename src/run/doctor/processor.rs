@@ -89,7 +89,7 @@ fn deepest_state(tree: &Tree, cpu: usize) -> Option<(u64, String)> {
     let enabled = states.filter_map(|state| {
         let number = |file: &str| tree.number::<u64>(&format!("{directory}/{state}/{file}"));
         let latency = number("latency")?;
-        let name = tree.text(&format!("{directory}/{state}/name")).unwrap_or(state.clone());
+        let name = tree.text(&format!("{directory}/{state}/name")).unwrap_or_else(|| state.clone());
         (number("disable") != Some(1)).then_some((latency, name))
     });
     enabled.max()
