@@ -188,6 +188,7 @@ fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Measur
         cores: assign(&request, &available().unwrap(), 1).unwrap(),
         idle: Some(Idle::Sleep),
         sources: Sources::default(),
+        calibration: None,
         ui: Ui::None,
         directory: directory.path().to_owned(),
         cli_command: "bench".to_owned(),

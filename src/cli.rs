@@ -2,6 +2,7 @@
 //!
 //! It reads arguments and prints; what a config means and how a run goes is decided below.
 
+mod calibrate;
 mod doctor;
 mod mock;
 mod profile;
@@ -26,6 +27,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure what this client can do on this machine, so that runs can be held against it
+    Calibrate(calibrate::CalibrateArguments),
     /// Check what this machine lacks for a good run, and name the command that sets it
     Doctor(doctor::DoctorArguments),
     /// Serve the built-in inference server, for trying out phasor or any other client
@@ -53,6 +56,7 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match arguments.command {
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Mock(arguments) => mock::serve(&arguments),
         Command::Profile(arguments) => profile::profile(&arguments),

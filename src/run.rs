@@ -4,6 +4,7 @@
 //! shards, watch them, merge what they hand over, write the results. The shards find their way through the
 //! phases by themselves (see the barrier in the shard's module); the conductor never stands between them.
 
+pub mod calibrate;
 pub mod cores;
 pub mod doctor;
 pub mod interrupt;
@@ -18,6 +19,8 @@ use crate::artifact;
 use crate::artifact::FinishedPhase;
 use crate::artifact::FinishedRun;
 use crate::artifact::ShardReport;
+use crate::artifact::calibration;
+use crate::artifact::calibration::Calibration;
 use crate::artifact::log::Level;
 use crate::artifact::log::Log;
 use crate::artifact::records::RecordLines;
@@ -81,6 +84,8 @@ pub struct RunOptions {
     pub idle: Option<Idle>,
     /// Addresses that connections come from, in turn; empty: the kernel chooses.
     pub sources: Sources,
+    /// What this machine can do, if that is known: phases are held against it.
+    pub calibration: Option<Calibration>,
     /// Progress on stderr.
     pub ui: Ui,
     /// Where the files go; exists.
@@ -108,6 +113,10 @@ pub struct RunOutcome {
     pub interrupted: bool,
     /// What could not be done: a shard's fault, a file that could not be written, records lost.
     pub faults: Vec<String>,
+    /// The phases that started, in order.
+    pub phases: Vec<FinishedPhase>,
+    /// What each shard cost.
+    pub shards: Vec<ShardReport>,
 }
 
 /// Why a run did not start.
@@ -208,14 +217,16 @@ pub fn conduct(
         interrupted: gathered.interrupted,
         records_lost,
         shards: gathered.shards,
+        calibration: options.calibration,
     };
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
     faults.extend(written.failures.iter().map(ToString::to_string));
     faults.extend(written.missing);
     faults.extend(log.and_then(|log| end_log(log, ok, errors, &faults)));
-    let console = format!("{}\n{}", written.tables, written.footer);
-    Ok(RunOutcome { console, ok, errors, interrupted: gathered.interrupted, faults })
+    let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
+    let FinishedRun { phases, shards, interrupted, .. } = run;
+    Ok(RunOutcome { console, ok, errors, interrupted, faults, phases, shards })
 }
 
 /// Says in the log how the run ended; what went wrong with the log itself.

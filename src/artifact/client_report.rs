@@ -47,6 +47,9 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("sending_end_ns", json!(run.clock.unix_ns(phase.sending_ended)));
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
     members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming));
+    if let Some(calibration) = &run.calibration {
+        members.insert("calibration".to_owned(), calibration.json(run, phase));
+    }
     Json::Object(members)
 }
 

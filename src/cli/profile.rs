@@ -1,6 +1,7 @@
 //! `phasor profile`.
 
 use crate::artifact;
+use crate::artifact::calibration::Calibration;
 use crate::cli::exit;
 use crate::cli::say;
 use crate::config;
@@ -13,8 +14,13 @@ use crate::mock::Mock;
 use crate::mock::MockOptions;
 use crate::run;
 use crate::run::RunOptions;
+use crate::run::calibrate::client_profile::CLIENT_PROFILE;
+use crate::run::calibrate::client_profile::ClientProfile;
+use crate::run::calibrate::client_profile::ClientProfileError;
 use crate::run::cores;
 use crate::run::cores::CoreRequest;
+use crate::run::machine::Machine;
+use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
@@ -25,6 +31,7 @@ use clap::Args;
 use clap::ValueEnum;
 use std::io::IsTerminal;
 use std::io::Write as _;
+use std::path::Path;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -61,6 +68,11 @@ pub(super) struct ProfileArguments {
     /// given again, and all of them are used in turn
     #[arg(long, value_name = "ADDRESS")]
     source_ip: Vec<SourceRange>,
+
+    /// Figures of `phasor calibrate` for this machine; default: `client_profile.json` of the current
+    /// directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    client_profile: Option<PathBuf>,
 
     /// Start the built-in server inside this process and send the load there instead
     #[arg(long)]
@@ -186,6 +198,7 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
             IdleChoice::Spin => Some(Idle::Spin),
         },
         sources,
+        calibration: calibration(arguments)?,
         ui: match arguments.ui {
             UiChoice::None => Ui::None,
             UiChoice::Dashboard | UiChoice::Simple => Ui::Simple,
@@ -230,6 +243,30 @@ fn load(arguments: &ProfileArguments) -> Option<Config> {
         Err(faults) => {
             say(&faults.render(colour));
             None
+        }
+    }
+}
+
+/// What this machine can do: a file of another machine, and one by chance of that name, are no reason not to
+/// run; one that was named and cannot be read is.
+fn calibration(arguments: &ProfileArguments) -> anyhow::Result<Option<Calibration>> {
+    let (path, named) = match &arguments.client_profile {
+        Some(path) => (path.as_path(), true),
+        None => (Path::new(CLIENT_PROFILE), false),
+    };
+    if !named && !path.exists() {
+        return Ok(None);
+    }
+    match ClientProfile::load(path, &Machine::read(&Tree::here())) {
+        Ok(profile) => Ok(Some(profile.calibration())),
+        Err(error @ ClientProfileError::Foreign { .. }) => {
+            say(&format!("warning: {error}"));
+            Ok(None)
+        }
+        Err(error) if named => Err(error.into()),
+        Err(error) => {
+            say(&format!("warning: {error}"));
+            Ok(None)
         }
     }
 }

@@ -62,6 +62,11 @@ pub fn prepare(shards: u64, connections: Option<u64>) -> Result<u64, LimitError>
     }
 }
 
+/// The hard limit of open files; absent where the system does not tell.
+pub fn open_files_hard() -> Option<u64> {
+    rlimit::getrlimit(Resource::NOFILE).ok().map(|(_, hard)| hard)
+}
+
 /// Descriptors that a run needs: those of its connections with a quarter on top (some are closing while
 /// others open), and what else the process has open.
 pub fn descriptors_needed(shards: u64, connections: u64) -> u64 {

@@ -89,6 +89,15 @@ impl Meter {
     }
 }
 
+/// The spin window of a shard that woke up this late after each of its last waits, in their order.
+pub fn spin_window_after(errors: &[Nanos]) -> Nanos {
+    let mut meter = Meter::new(Stamp::ORIGIN);
+    for error in errors {
+        meter.learn_wake_error(Stamp::ORIGIN.plus(*error), Stamp::ORIGIN);
+    }
+    meter.spin_window()
+}
+
 /// What the kernel's scheduler says of this thread.
 #[derive(Clone, Copy, Debug)]
 struct Scheduled {

@@ -1,5 +1,6 @@
 //! Runs made of seeded synthetic records.
 
+use phasor::artifact::calibration::Calibration;
 use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport, Switches};
 use phasor::config::{
     Artifacts, Cancellation, Config, Endpoint, EndpointKind, Load, Phase, PhaseKind, Prompts, StopRules,
@@ -44,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) varied_usage: bool,
     /// The last phase was cut.
     pub(crate) interrupted: bool,
+    /// What the machine can do.
+    pub(crate) calibration: Option<Calibration>,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             cancelled_percent: 40,
             varied_usage: true,
             interrupted: false,
+            calibration: None,
         }
     }
 }
@@ -238,6 +242,7 @@ impl Synthetic {
             phases: self.phases,
             interrupted: self.options.interrupted,
             records_lost: 0,
+            calibration: self.options.calibration,
             shards: (0..self.options.shards)
                 .map(|shard| ShardReport {
                     shard,
