@@ -127,3 +127,13 @@ fn a_core_that_may_not_be_used_is_refused_and_nothing_is_written() {
     assert!(stderr(&output).contains("8000"), "{}", stderr(&output));
     assert!(!directory.path().join("client_profile.json").exists());
 }
+
+#[test]
+fn more_shards_than_cores_are_allowed_with_a_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = profile(directory.path(), &["--cpus", "0", "--shards", "2"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("warning: 2 shards share cores"), "{}", stderr(&output));
+    let output = profile(directory.path(), &["--shards", "1"]);
+    assert!(!stderr(&output).contains("share cores"), "{}", stderr(&output));
+}

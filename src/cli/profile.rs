@@ -29,6 +29,7 @@ use crate::time::Clock;
 use anyhow::Context;
 use clap::Args;
 use clap::ValueEnum;
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::io::Write as _;
 use std::path::Path;
@@ -175,6 +176,13 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
         mock: arguments.mock,
     };
     let cores = cores::assign(&request, &cores::available()?, run::useful_shards(&config))?;
+    if cores.shards.iter().collect::<BTreeSet<_>>().len() < cores.shards.len() {
+        say(&format!(
+            "warning: {} shards share cores, and each waits for the others' turns: lateness will show it; lower \
+             --shards or name more cores with --cpus",
+            cores.shards.len()
+        ));
+    }
     if let Some(directory) = &arguments.artifact_dir {
         config.artifacts.dir = Some(directory.clone());
     }

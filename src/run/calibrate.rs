@@ -55,6 +55,9 @@ const TOKENS_PACED: u32 = 25;
 /// Most requests in flight of the open loops, so that a server that cannot follow does not fill the memory.
 const OPEN_LOOP_CAP: u32 = 1_024;
 
+/// How long a load's last requests are waited for, in seconds: the bound of a server that stands still.
+const GRACE_S: f64 = 2.0;
+
 /// Parts of the ceiling at which the open loop's lateness is measured.
 const SHARES: [f64; 3] = [0.25, 0.5, 0.75];
 
@@ -177,7 +180,9 @@ pub fn calibrate(options: &CalibrateOptions) -> Result<ClientProfile, CalibrateE
         name,
         server,
         tokens,
-        phase: format!("type: concurrency, concurrency: {connections}, duration: {seconds}"),
+        phase: format!(
+            "type: concurrency, concurrency: {connections}, duration: {seconds}, grace_period: {GRACE_S}"
+        ),
         idle: Some(Idle::Sleep),
     };
     let whole = run(&closed("whole_replies", options.whole, TOKENS_WHOLE, CONNECTIONS, seconds.whole))?;
@@ -198,7 +203,8 @@ pub fn calibrate(options: &CalibrateOptions) -> Result<ClientProfile, CalibrateE
     for (share, name) in SHARES.into_iter().zip(["open_loop_25", "open_loop_50", "open_loop_75"]) {
         let rate = most * share;
         let phase = format!(
-            "type: poisson, rate: {rate:.3}, concurrency: {OPEN_LOOP_CAP}, duration: {}",
+            "type: poisson, rate: {rate:.3}, concurrency: {OPEN_LOOP_CAP}, duration: {}, grace_period: \
+             {GRACE_S}",
             seconds.open
         );
         let load = Load { name, server: options.whole, tokens: TOKENS_WHOLE, phase, idle: None };
