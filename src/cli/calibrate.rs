@@ -90,6 +90,9 @@ pub(super) fn calibrate(arguments: &CalibrateArguments) -> anyhow::Result<u8> {
     whole.stop().context("the built-in server failed")?;
     paced.stop().context("the built-in server failed")?;
     profile.save(&arguments.output)?;
+    if let Some(doubt) = profile.doubt() {
+        say(&format!("warning: {doubt}"));
+    }
     let shown = format!("{}\nWritten to {}\n", profile.text(), arguments.output.display());
     // A reader that has gone away is nobody's fault.
     let _ = std::io::stdout().write_all(shown.as_bytes());

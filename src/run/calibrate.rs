@@ -91,7 +91,7 @@ impl Length {
     /// How long each load runs, in seconds.
     const fn seconds(self) -> Seconds {
         match self {
-            Self::Full => Seconds { whole: 3.0, paced: 3.0, floor: 2.0, open: 3.0 },
+            Self::Full => Seconds { whole: 2.5, paced: 2.5, floor: 1.5, open: 2.5 },
             Self::Quick => Seconds { whole: 0.4, paced: 0.4, floor: 0.3, open: 0.3 },
         }
     }
@@ -197,6 +197,7 @@ pub fn calibrate(options: &CalibrateOptions) -> Result<ClientProfile, CalibrateE
         request_latency: floor.floor(Latency::Service)?,
         time_to_first_token: floor.floor(Latency::ServiceFirstToken)?,
     };
+    let mut delays = vec![whole.delay_share(), paced.delay_share(), floor.delay_share()];
     let mut lateness = Vec::new();
     // Without the ceiling there is nothing to take a part of; what was delivered is surely possible.
     let most = ceiling.whole_replies.requests_per_s.unwrap_or(ceiling.whole_replies.delivered_requests_per_s);
@@ -208,7 +209,9 @@ pub fn calibrate(options: &CalibrateOptions) -> Result<ClientProfile, CalibrateE
             seconds.open
         );
         let load = Load { name, server: options.whole, tokens: TOKENS_WHOLE, phase, idle: None };
-        lateness.push(run(&load)?.lateness(share, rate)?);
+        let ran = run(&load)?;
+        lateness.push(ran.lateness(share, rate)?);
+        delays.push(ran.delay_share());
     }
     Ok(ClientProfile {
         schema_version: client_profile::SCHEMA_VERSION,
@@ -222,6 +225,7 @@ pub fn calibrate(options: &CalibrateOptions) -> Result<ClientProfile, CalibrateE
         wake_up_ns: idle.wake_up,
         clock_ns: idle.clock_ns,
         lateness,
+        run_delay_share: delays.into_iter().flatten().reduce(f64::max),
     })
 }
 
@@ -327,6 +331,11 @@ impl Ran {
             delivered_events_per_s: counts.messages as f64 / self.seconds(),
             busy_share: busy_s.map(|busy| (busy / self.seconds()).min(1.0)),
         }
+    }
+
+    /// Share of the time that the shard could have run and did not.
+    fn delay_share(&self) -> Option<f64> {
+        self.shard.run_delay.map(|delay| delay.as_secs_f64() / self.seconds())
     }
 
     fn floor(&self, latency: Latency) -> Result<FloorSpread, CalibrateError> {

@@ -12,6 +12,9 @@ use std::path::Path;
 /// Name of the file, looked for in the current directory.
 pub const CLIENT_PROFILE: &str = "client_profile.json";
 
+/// A shard that was kept from its core for this share of the time has measured its neighbours.
+const RUN_DELAY_SHARE_MAX: f64 = 0.02;
+
 /// Form of the file that is written and read.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -41,6 +44,10 @@ pub struct ClientProfile {
     pub clock_ns: f64,
     /// How late requests are sent, by load.
     pub lateness: Vec<LatenessAt>,
+    /// Share of the time, in the load where it was largest, that the shard could have run and did not, because
+    /// its core was taken; absent where the system does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay_share: Option<f64>,
 }
 
 /// Ceilings of the two shapes that replies have.
@@ -229,6 +236,20 @@ impl ClientProfile {
         }
     }
 
+    /// What speaks against the figures: other programs ran on the shard's core meanwhile. A server on that
+    /// core does so by necessity, and is no news.
+    pub fn doubt(&self) -> Option<String> {
+        let share = self.run_delay_share.filter(|share| *share > RUN_DELAY_SHARE_MAX)?;
+        self.server_cpu?;
+        Some(format!(
+            "the shard was kept from core {} for up to {:.0} % of the time: other programs were running, and floor, \
+             wake-up and lateness are partly theirs; calibrate again on an idle machine, or name quieter cores \
+             with --cpus",
+            self.shard_cpu,
+            share * 100.0
+        ))
+    }
+
     /// The figures as a table for a person.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -295,5 +316,89 @@ impl ClientProfile {
             );
         }
         text
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    fn profile() -> ClientProfile {
+        let ceiling = Ceiling {
+            connections: 64,
+            requests_per_s: Some(50_000.0),
+            events_per_s: Some(1_800_000.0),
+            reads_per_s: None,
+            bytes_per_s: Some(4e8),
+            delivered_requests_per_s: 40_000.0,
+            delivered_events_per_s: 1_440_000.0,
+            busy_share: Some(0.8),
+        };
+        let floor = FloorSpread { p50: 30_000.0, p99: 50_000.0, count: 1_000 };
+        ClientProfile {
+            schema_version: SCHEMA_VERSION,
+            phasor_version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Machine {
+                cpu_model: Some("Fast 9000".to_owned()),
+                cores: Some(8),
+                kernel: Some("6.12.3".to_owned()),
+                governor: None,
+            },
+            shard_cpu: 2,
+            server_cpu: Some(3),
+            length: Length::Full,
+            ceiling: Ceilings { one_token_per_write: ceiling.clone(), whole_replies: ceiling },
+            floor_ns: Floors { request_latency: floor, time_to_first_token: floor },
+            wake_up_ns: WakeUp { p50: 1, p90: 2, p99: 3, max: 4, count: 5, spin_window: 6 },
+            clock_ns: 24.0,
+            lateness: Vec::new(),
+            run_delay_share: Some(0.001),
+        }
+    }
+
+    #[test]
+    fn a_file_read_back_says_what_was_written_and_absent_figures_stay_absent() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(CLIENT_PROFILE);
+        let written = profile();
+        written.save(&path).unwrap();
+        assert_eq!(ClientProfile::load(&path, &written.machine).unwrap(), written);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("governor") && !text.contains("null"), "{text}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert_eq!(written.calibration().reads_per_s, None);
+    }
+
+    #[test]
+    fn figures_of_another_machine_are_refused_by_what_differs() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(CLIENT_PROFILE);
+        profile().save(&path).unwrap();
+        let here = profile().machine;
+        let others = [
+            ("processor", Machine { cpu_model: None, ..here.clone() }),
+            ("number of cores", Machine { cores: Some(4), ..here.clone() }),
+            ("kernel", Machine { kernel: Some("6.1.0".to_owned()), ..here.clone() }),
+            ("governor", Machine { governor: Some("powersave".to_owned()), ..here.clone() }),
+        ];
+        for (what, other) in others {
+            let refused = ClientProfile::load(&path, &other).unwrap_err().to_string();
+            assert!(refused.contains(&format!("its {what} is")), "{refused}");
+        }
+        let mut old = profile();
+        old.phasor_version = "0.0.1".to_owned();
+        old.save(&path).unwrap();
+        let refused = ClientProfile::load(&path, &here).unwrap_err().to_string();
+        assert!(refused.contains("phasor release is 0.0.1"), "{refused}");
+    }
+
+    #[test]
+    fn a_neighbour_on_the_shards_core_is_a_doubt_unless_it_is_the_server() {
+        assert_eq!(profile().doubt(), None);
+        let disturbed = ClientProfile { run_delay_share: Some(0.3), ..profile() };
+        assert!(disturbed.doubt().unwrap().contains("30 %"));
+        assert_eq!(ClientProfile { server_cpu: None, ..disturbed }.doubt(), None);
+        assert_eq!(ClientProfile { run_delay_share: None, ..profile() }.doubt(), None);
     }
 }
