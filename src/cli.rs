@@ -2,6 +2,8 @@
 //!
 //! It reads arguments and prints; what a config means and how a run goes is decided below.
 
+mod calibrate;
+mod doctor;
 mod explain;
 mod flags;
 mod mock;
@@ -42,6 +44,10 @@ enum Command {
     },
     /// Tell what a config would send: phases, rates, connections, time
     Explain(explain::ExplainArguments),
+    /// Measure what this client can do on this machine, so that runs can be held against it
+    Calibrate(calibrate::CalibrateArguments),
+    /// Check what this machine lacks for a good run, and name the command that sets it
+    Doctor(doctor::DoctorArguments),
     /// Serve the built-in inference server, for trying out phasor or any other client
     Mock(mock::MockArguments),
     /// Run the phases of a config against a server and write the results
@@ -98,6 +104,8 @@ pub fn main() -> ExitCode {
             Ok(0)
         }
         Command::Explain(arguments) => Ok(explain::explain(&arguments)),
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Mock(arguments) => mock::serve(&arguments),
         Command::Profile(arguments) => {
             let given = matches.subcommand_matches("profile").map(|matches| flags::collect(matches, &typed));

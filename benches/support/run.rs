@@ -22,6 +22,8 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
     let options = RunOptions {
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
+        sources: phasor::shard::sources::Sources::default(),
+        calibration: None,
         ui: Ui::None,
         directory: directory.to_owned(),
         cli_command: "bench".to_owned(),
