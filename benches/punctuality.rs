@@ -174,6 +174,7 @@ fn print(scenario: Scenario, measured: &Measured, json: bool) {
     let Measured {
         planned,
         delivered,
+        dropped,
         delivered_rate_per_s,
         busy_share,
         lateness,
