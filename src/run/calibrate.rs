@@ -3,7 +3,7 @@
 //!
 //! Every load is a config made here and run by [`crate::run::conduct`], on one shard, with its files in a
 //! directory that is removed afterwards: what is calibrated is what runs. The servers are started by the
-//! caller. Two figures need no load: the clock's cost and how late the kernel ends a wait ([`idle`]).
+//! caller. Two figures need no load: the clock's cost and how late the kernel ends a wait (`idle`).
 
 pub mod client_profile;
 mod idle;
