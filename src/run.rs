@@ -13,7 +13,6 @@ pub mod machine;
 pub mod ports;
 pub mod progress;
 pub mod recording;
-mod wanted;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
@@ -29,8 +28,12 @@ use crate::config::Load;
 use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::engine::EngineOptions;
+use crate::measure::Cost;
 use crate::measure::Judgement;
 use crate::measure::PhaseTally;
+use crate::measure::verdict;
+use crate::measure::verdict::Evidence;
+use crate::measure::verdict::LoadShape;
 use crate::plan::PHASES_MAX;
 use crate::plan::Plan;
 use crate::plan::Shared;
@@ -39,7 +42,6 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
-use crate::run::wanted::Wanted;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -115,8 +117,6 @@ pub struct RunOutcome {
     pub faults: Vec<String>,
     /// The phases that started, in order.
     pub phases: Vec<FinishedPhase>,
-    /// What each shard cost.
-    pub shards: Vec<ShardReport>,
 }
 
 /// Why a run did not start.
@@ -180,11 +180,13 @@ pub fn conduct(
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
-    let Wanted { switches, judgement } = Wanted::of(config)?;
-    let record_path = options.directory.join(switches.records_name());
+    let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
+    let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
+    let judgement = Arc::new(judgement);
+    let record_path = options.directory.join(artifact::names::records(&config.artifacts));
     let records_failed = |source| RunError::Artifact { path: record_path.display().to_string(), source };
-    let (recorder, ports) = if switches.records {
-        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement), &switches);
+    let (recorder, ports) = if config.artifacts.records {
+        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement));
         let (recorder, ports) =
             Recorder::start(&record_path, lines, usize::from(shards)).map_err(records_failed)?;
         (Some(recorder), ports.into_iter().map(Some).collect())
@@ -209,7 +211,6 @@ pub fn conduct(
     let run = FinishedRun {
         config,
         dataset,
-        switches,
         clock: options.clock,
         benchmark_id: format!("{:012x}", fastrand::u64(..) >> 16),
         cli_command: options.cli_command.clone(),
@@ -225,8 +226,8 @@ pub fn conduct(
     faults.extend(written.missing);
     faults.extend(log.and_then(|log| end_log(log, ok, errors, &faults)));
     let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
-    let FinishedRun { phases, shards, interrupted, .. } = run;
-    Ok(RunOutcome { console, ok, errors, interrupted, faults, phases, shards })
+    let FinishedRun { phases, interrupted, .. } = run;
+    Ok(RunOutcome { console, ok, errors, interrupted, faults, phases })
 }
 
 /// Says in the log how the run ended; what went wrong with the log itself.
@@ -246,7 +247,11 @@ pub fn useful_shards(config: &Config) -> u64 {
         .iter()
         .map(|phase| match phase.load {
             Load::Concurrency { concurrency } => u64::from(concurrency),
-            Load::Poisson { .. } => u64::MAX,
+            Load::Constant { .. }
+            | Load::FixedSchedule { .. }
+            | Load::Gamma { .. }
+            | Load::Poisson { .. }
+            | Load::UserCentric { .. } => u64::MAX,
         })
         .max()
         .unwrap_or(1)
@@ -342,6 +347,7 @@ impl Team {
                 engine,
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),
                 shard: number,
+                cpu,
                 addresses: addresses.to_vec(),
                 sources: options.sources.starting_at(number),
                 barrier: Arc::clone(&barrier),
@@ -352,7 +358,7 @@ impl Team {
                 clock: options.clock,
                 idle,
             };
-            match shard::spawn(shard, cpu, ring_options(per_shard)) {
+            match shard::spawn(shard, ring_options(per_shard)) {
                 Ok(running) => team.running.push(running),
                 Err(error) => {
                     // The shards that did start wait at the barrier for this one.
@@ -404,10 +410,7 @@ impl Team {
                     gathered.shards.push(ShardReport {
                         shard,
                         cpu: options.cores.shards.get(usize::from(shard)).copied().unwrap_or(0),
-                        busy_share: cost.busy_share,
-                        longest_gap: cost.longest_gap,
-                        cpu_time: cost.cpu_time,
-                        run_delay: cost.run_delay,
+                        cost,
                     });
                     if let Some(fault) = fault {
                         gathered.faults.push(format!("shard {shard} stopped: {fault}"));
@@ -447,6 +450,8 @@ fn show_complete(display: &mut Display, plan: &Plan, finished: &FinishedPhase) {
 fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<FinishedPhase> {
     let phase = plan.phase(index)?;
     parts.sort_by_key(|part| part.shard);
+    let shards: Vec<ShardReport> =
+        parts.iter().map(|part| ShardReport { shard: part.shard, cpu: part.cpu, cost: part.cost }).collect();
     let first = parts.first()?;
     let started = first.started;
     let latest = |of: fn(&ClosedPhase) -> Stamp| parts.iter().map(of).max().unwrap_or(started);
@@ -458,7 +463,32 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     for other in tallies {
         tally.merge(other);
     }
+    let arrivals = match phase.load {
+        // Arrivals that the cap took away leave another process behind.
+        Load::Poisson { rate_per_s, .. } if tally.counts().dropped() == 0 => {
+            tally.arrivals().poisson_test(rate_per_s)
+        }
+        _ => None,
+    };
+    let costs: Vec<Cost> = shards.iter().map(|shard| shard.cost).collect();
+    let (verdict, reasons) = verdict::judge(&Evidence {
+        tally: &tally,
+        shape: match phase.load {
+            // A seamless start waits for the requests of the phase before.
+            Load::Concurrency { concurrency } => {
+                LoadShape::Closed { slots: (!phase.seamless).then_some(concurrency) }
+            }
+            _ => LoadShape::Open,
+        },
+        sending: sending_ended.since(started),
+        costs: &costs,
+        arrivals,
+    });
     Some(FinishedPhase {
+        shards,
+        verdict,
+        reasons,
+        arrivals,
         index,
         profiling_index: phase.profiling_index,
         name: phase.name.clone(),

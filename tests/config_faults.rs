@@ -8,10 +8,14 @@ use proptest::prelude::*;
 
 /// What is shown for a file with these phases around which all is well.
 fn shown(phases: &str) -> String {
-    shown_text(&format!(
+    shown_text(&around(phases))
+}
+
+fn around(phases: &str) -> String {
+    format!(
         "benchmark:\n  model: demo\n  endpoint: {{url: \"http://127.0.0.1:8000\"}}\n  dataset: {{isl: 8}}\n  phases:\n\
          {phases}"
-    ))
+    )
 }
 
 fn shown_text(text: &str) -> String {
@@ -154,7 +158,7 @@ fn a_value_of_the_wrong_type() {
 #[test]
 fn a_phase_that_never_ends() {
     assert_snapshot!(shown("    - name: profiling\n      type: concurrency\n      concurrency: 4\n"), @r#"
-    error: `benchmark.phases.0` never ends: it has neither `requests` nor `duration`
+    error: `benchmark.phases.0` never ends: it has neither `requests` nor `duration`, nor `sessions`
      --> demo.yaml:6:7
       |
     6 |     - name: profiling
@@ -178,16 +182,72 @@ fn a_key_of_another_type_of_phase() {
 }
 
 #[test]
-fn a_type_that_is_not_supported_yet() {
-    assert_snapshot!(shown("    - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s}\n"), @r#"
-    error: `benchmark.phases.0.type: gamma` is known to AIPerf, phasor does not support it yet
+fn a_type_that_cannot_be_run_yet_is_valid_and_refused_at_the_start() {
+    let phases =
+        "    - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s, gracePeriod: 1}\n";
+    let loaded = config::parse("demo.yaml", &around(phases)).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_snapshot!(config::support::unsupported(&loaded.config).render(Colour::Never), @r"
+    error: `phases.profiling.type: gamma` is valid, phasor cannot run it yet
      --> demo.yaml:6:31
       |
-    6 |     - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s}
-      |                               ^^^^^ not supported yet
+    6 |     - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s, gracePeriod: 1}
+      |                               ^^^^^ cannot be run yet
+    ");
+}
+
+#[test]
+fn an_undefined_name_in_a_template() {
+    let phases =
+        "    - {name: profiling, type: concurrency, requests: \"{{ bse * 2 }}\"}\nvariables: {base: 4}\n";
+    assert_snapshot!(shown(phases), @r#"
+    error: the template of `benchmark.phases.0.requests` cannot be rendered: `bse` is not defined, did you mean `base`?
+     --> demo.yaml:6:54
       |
-      = help: write `concurrency` or `poisson`
+    6 |     - {name: profiling, type: concurrency, requests: "{{ bse * 2 }}"}
+      |                                                      ^^^^^^^^^^^^^^^ template
+      |
+      = help: names in templates are the keys of `variables:` and of this file
     "#);
+}
+
+#[test]
+fn a_variable_of_the_environment_that_is_not_set() {
+    let phases = "    - {name: profiling, type: concurrency, requests: \"${PHASOR_TEST_NEVER_SET}\"}\n";
+    assert_snapshot!(shown(phases), @r#"
+    error: the environment variable `PHASOR_TEST_NEVER_SET` is not set
+     --> demo.yaml:6:54
+      |
+    6 |     - {name: profiling, type: concurrency, requests: "${PHASOR_TEST_NEVER_SET}"}
+      |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^ needs `PHASOR_TEST_NEVER_SET`
+      |
+      = help: set it, or give a default: `${PHASOR_TEST_NEVER_SET:value}`
+    "#);
+}
+
+#[test]
+fn a_bad_variation() {
+    let phases = "    - {name: profiling, type: concurrency, requests: 4}\nsweep: {type: grid, parameters: {requests: [1, 0]}}\n";
+    assert_snapshot!(shown(phases), @r"
+    error: variation 1 (phases.profiling.requests=0): `benchmark.phases.0.requests` must be a whole number of at least 1, found the whole number 0
+     --> demo.yaml:7:48
+      |
+    7 | sweep: {type: grid, parameters: {requests: [1, 0]}}
+      |                                                ^ must be a whole number of at least 1
+    ");
+}
+
+#[test]
+fn a_sweep_path_to_nowhere() {
+    let phases = "    - {name: profiling, type: concurrency, requests: 4}\nsweep: {type: grid, parameters: {phases.calm.rate: [1]}}\n";
+    assert_snapshot!(shown(phases), @r"
+    error: the path `phases.calm.rate` cannot be written: nothing is named `calm` there, but `profiling`
+     --> demo.yaml:7:53
+      |
+    7 | sweep: {type: grid, parameters: {phases.calm.rate: [1]}}
+      |                                                     ^ value for `phases.calm.rate`
+      |
+      = help: name one of the entries
+    ");
 }
 
 #[test]
@@ -272,6 +332,17 @@ fn files_that_cannot_be_read_are_faults_too() {
 }
 
 #[test]
+fn the_wide_file_is_valid() {
+    let loaded = config::parse("wide.yaml", WIDE).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(loaded.variations.len(), 8);
+    assert!(config::support::unsupported(&loaded.config).errors().count() > 12);
+    // Trials that end early need all trials of one variation before the next.
+    let repeated = config::parse("wide.yaml", &WIDE.replace("independent", "repeated"));
+    let faults = repeated.err().map(|faults| faults.to_string()).unwrap_or_default();
+    assert!(faults.contains("iterationOrder: independent"), "{faults}");
+}
+
+#[test]
 fn one_fault_makes_no_second_one() {
     for phases in [
         "    - {name: profiling, type: concurrency, requests: 0}\n",
@@ -283,16 +354,15 @@ fn one_fault_makes_no_second_one() {
         "    - {name: load, kind: warm, type: concurrency, requests: 1}\n",
         "    - {name: load, kind: profiling, requests: 1, users: 4}\n",
         "    - {name: load, kind: profiling, type: user_centric, users: 4, rate: 1, sessions: 3}\n",
-        "    - {name: profiling, type: concurrency, sessions: 3}\n",
+        "    - {name: load, kind: profiling, type: gamma, rate: 1, smoothness: 0, sessions: 3}\n",
+        "    - {name: profiling, type: concurrency, sessions: 0}\n",
         "    - {name: profiling, type: concurrency, requests: 1, cancellation: {delay: 1}}\n",
         "    - {name: profiling, type: concurrency, requests: 1, requests: 2}\n",
         "    []\n",
         "    ~\n",
     ] {
         let shown = shown(phases);
-        // `sessions` is refused by name in addition to the type that it would belong to.
-        let most = if phases.contains("user_centric") { 2 } else { 1 };
-        assert!((1..=most).contains(&shown.matches("error: ").count()), "{phases}{shown}");
+        assert_eq!(shown.matches("error: ").count(), 1, "{phases}{shown}");
     }
 }
 
@@ -318,6 +388,42 @@ benchmark:
       cancellation: {rate: 5, delay: 0}   # a comment
   artifacts: {dir: './a'}
   runtime: {ui: none}
+"#;
+
+/// The rest of what a file may have.
+const WIDE: &str = r#"schemaVersion: "2.0"
+variables: {base: 4, twice: "{{ base * 2 }}"}
+sweep:
+  type: grid
+  iterationOrder: independent
+  parameters:
+    phases.calm.rate: [1, 2.5]
+    phases.0.cancellation: [{rate: 1}, null]
+    variables.base: [3, 4]
+multiRun: {numRuns: 2, cooldownSeconds: 1, convergence: {metric: request_latency, minRuns: 2}}
+benchmark:
+  models: {strategy: weighted, items: [{name: a, weight: 0.5}, {name: b, weight: 0.5}]}
+  endpoint:
+    urls: ["https://u:p@h/v1?x=1"]
+    headers: {A: "${HOME:x}"}
+    extra: {a: [1, {b: null}]}
+    streaming: true
+    resetKvCache: {path: /x}
+  dataset:
+    isl: {peaks: [{mean: 8, weight: 2}, {mean: 9, median: 4, max: 20}]}
+    prompts: {osl: {points: [{value: 4, weight: 1}]}, sequenceDistribution: [{isl: 4, osl: 4, probability: 100}]}
+    prefixPrompts: {poolSize: 2, length: 4}
+    turns: {mean: 2, stddev: 1}
+  phases:
+    - {name: warmup, type: gamma, rate: 4, smoothness: 0.5, requests: "{{ twice }}", concurrencyRamp: {duration: 5s}}
+    - {name: calm, kind: profiling, type: poisson, rate: "{{ base }}", duration: 9, gracePeriod: 1}
+    - {name: users, kind: profiling, type: user_centric, rate: 4, users: 2, sessions: 4, seamless: true}
+    - {name: series, kind: profiling, type: constant, rateSeries: [{timeS: 0, qps: 1}, {timeS: 1, qps: 2}], requests: 4}
+    - {name: scale, kind: profiling, type: concurrency, concurrency: 9, duration: 9, adaptiveScale: {sustainDuration: 2, sla: {request_latency: {p95: {lt: 5}}}}}
+  slos: {request_latency: 5}
+  artifacts: {summary: false, userFiles: [{path: a, content: "{{ x }}"}]}
+  serverMetrics: http://a:1/metrics
+  logging: {level: debug}
 "#;
 
 /// Pieces that a mutated file may gain.
@@ -360,6 +466,11 @@ const PIECES: &[&str] = &[
     "phases:",
     "name: ",
     "sweep: ",
+    "{{ ",
+    " }}",
+    "{% if x %}",
+    "${",
+    "phases.calm.",
     "\\x",
     "\u{2028}",
     "@",
@@ -371,9 +482,10 @@ proptest! {
 
     #[test]
     fn no_change_of_a_file_makes_the_reader_panic(
-        changes in prop::collection::vec((0..WHOLE.len(), 0..12_usize, 0..PIECES.len(), any::<bool>()), 1..6)
+        wide in any::<bool>(),
+        changes in prop::collection::vec((0..WIDE.len(), 0..12_usize, 0..PIECES.len(), any::<bool>()), 1..6)
     ) {
-        let mut text = WHOLE.to_owned();
+        let mut text = if wide { WIDE } else { WHOLE }.to_owned();
         for (at, removed, piece, inserts) in changes {
             let floor = |at: usize| {
                 (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)

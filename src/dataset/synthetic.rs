@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::config;
 use crate::config::{Config, EndpointKind};
 use crate::dataset::words::WORDS;
 use crate::dataset::{Dataset, Row};
@@ -43,6 +44,14 @@ pub enum DatasetError {
     /// No conversation was asked for.
     #[error("the dataset is empty: `dataset.entries` must be at least 1")]
     Empty,
+    /// Lengths that differ from request to request, which are for later.
+    #[error(
+        "lengths that differ from request to request cannot be made yet: write `isl` and `osl` as numbers"
+    )]
+    Spread,
+    /// A dialect whose bodies are for later.
+    #[error("bodies for `endpoint.type: {0}` cannot be made yet: write `type: chat`")]
+    Dialect(&'static str),
     /// A text could not be written as JSON.
     #[error("a request body could not be written: {0}")]
     Body(String),
@@ -57,8 +66,9 @@ pub fn synthetic(config: &Config) -> Result<Dataset, DatasetError> {
         Some(seed) => fastrand::Rng::with_seed(seed),
         None => fastrand::Rng::new(),
     };
-    let entries = config.dataset.entries;
-    let isl_tokens = config.dataset.prompts.isl;
+    let entries = config.dataset.entries.unwrap_or(config::Dataset::ENTRIES);
+    let isl_tokens = config.dataset.prompts.isl.fixed_tokens().ok_or(DatasetError::Spread)?;
+    let osl_tokens = osl_tokens(config)?;
     let frame = Frame::new(config)?;
     if entries == 0 || isl_tokens == 0 {
         return Err(DatasetError::Empty);
@@ -84,14 +94,15 @@ pub fn synthetic(config: &Config) -> Result<Dataset, DatasetError> {
             block.extend_from_slice(random.choice(WORDS).map_or("", |word| word).as_bytes());
         }
         block.extend_from_slice(&frame.after);
-        rows.push(Row {
-            conversation_id,
-            body: start..block.len(),
-            isl_tokens,
-            osl_tokens: config.dataset.prompts.osl,
-        });
+        rows.push(Row { conversation_id, body: start..block.len(), isl_tokens, osl_tokens });
     }
     Ok(Dataset::new(rows, Arc::from(block)))
+}
+
+/// The reply length asked for.
+fn osl_tokens(config: &Config) -> Result<Option<u32>, DatasetError> {
+    let osl = config.dataset.prompts.osl.as_ref();
+    osl.map(|osl| osl.fixed_tokens().ok_or(DatasetError::Spread)).transpose()
 }
 
 /// What stands before and behind the prompt in every body.
@@ -104,15 +115,16 @@ impl Frame {
     fn new(config: &Config) -> Result<Self, DatasetError> {
         // A character that occurs nowhere else in the body marks the place of the prompt.
         const MARK: &str = "\u{10fffe}";
-        let body = match config.endpoint.kind {
-            EndpointKind::Chat => serde_json::to_vec(&ChatBody {
-                messages: [Message { role: "user", content: MARK }],
-                model: &config.model,
-                stream: config.endpoint.streaming,
-                max_completion_tokens: config.dataset.prompts.osl,
-                stream_options: config.endpoint.streaming.then_some(StreamOptions { include_usage: true }),
-            }),
-        };
+        if config.endpoint.kind != EndpointKind::Chat {
+            return Err(DatasetError::Dialect(config.endpoint.kind.name()));
+        }
+        let body = serde_json::to_vec(&ChatBody {
+            messages: [Message { role: "user", content: MARK }],
+            model: &config.model,
+            stream: config.endpoint.streaming,
+            max_completion_tokens: osl_tokens(config)?,
+            stream_options: config.endpoint.streaming.then_some(StreamOptions { include_usage: true }),
+        });
         let body = body.map_err(|error| DatasetError::Body(error.to_string()))?;
         let mark = MARK.as_bytes();
         let at = body

@@ -83,7 +83,11 @@ impl Engine {
             connection.record.first_byte_written = Some(now);
             let (phase, late) = (connection.record.phase, now.since(connection.record.planned));
             if let Some(position) = self.position(phase) {
-                self.live[position].tally.lateness(late);
+                let live = &mut self.live[position];
+                live.tally.lateness(late);
+                if matches!(live.source, Source::Open { .. }) {
+                    live.tally.arrival(now.since(live.start.at));
+                }
             }
         }
         self.polled = polled;
@@ -322,6 +326,7 @@ impl Engine {
         phase.tally.record(record, gaps_ns);
         if let Source::Closed { free } = &mut phase.source {
             *free += 1;
+            phase.tally.occupy(now.min(phase.sending_ended).since(record.planned));
         }
         if !matches!(record.outcome, Outcome::Abandoned) && !self.batch.push(record, gaps_ns) {
             self.records_lost += 1;

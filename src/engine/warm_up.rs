@@ -40,7 +40,7 @@ impl Engine {
                 name: String::new(),
                 kind: PhaseKind::Warmup,
                 load: Load::Concurrency { concurrency: 1 },
-                stop: StopRules { requests: Some(REQUESTS), duration: None },
+                stop: StopRules { requests: Some(REQUESTS), ..StopRules::default() },
                 grace: None,
                 cancellation: None,
                 seamless: false,

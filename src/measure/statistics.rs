@@ -173,7 +173,7 @@ impl Ordered {
         Some(value.clamp(min, max))
     }
 
-    /// As [`confidence`], over all values.
+    /// As [`confidence()`], over all values.
     pub fn confidence(&self, q: f64) -> Option<(f64, f64)> {
         let (low, high) = confidence::ranks(self.count(), q)?;
         let (min, max) = self.bounds();

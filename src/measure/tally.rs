@@ -1,5 +1,6 @@
 //! What one phase came to, on one shard or merged over all.
 
+use crate::measure::arrivals::Arrivals;
 use crate::measure::catalogue::{SAMPLED, Sampled, Source};
 use crate::measure::facts::Facts;
 use crate::measure::intervals::{Findings, Intervals};
@@ -25,6 +26,8 @@ pub struct PhaseTally {
     latencies: Latencies,
     intervals: Intervals,
     judgement: Arc<Judgement>,
+    arrivals: Arrivals,
+    occupied: Nanos,
     lateness: Box<Histogram<u64>>,
     lateness_max: Option<Nanos>,
     errors: Vec<ErrorGroup>,
@@ -252,6 +255,8 @@ impl PhaseTally {
             latencies: Latencies::new(samples_max),
             intervals: Intervals::new(samples_max),
             judgement,
+            arrivals: Arrivals::new(samples_max),
+            occupied: Nanos::ZERO,
             lateness: Box::new(new_histogram()),
             lateness_max: None,
             errors: Vec::new(),
@@ -280,6 +285,26 @@ impl PhaseTally {
     pub fn lateness(&mut self, late: Nanos) {
         self.lateness.saturating_record(late.0);
         self.lateness_max = self.lateness_max.max(Some(late));
+    }
+
+    /// A request of an open loop was handed to the kernel, so long after the phase's start.
+    pub fn arrival(&mut self, offset: Nanos) {
+        self.arrivals.push(offset);
+    }
+
+    /// A request of a closed loop held its slot for this long of the time in which the phase was sending.
+    pub fn occupy(&mut self, span: Nanos) {
+        self.occupied.0 += span.0;
+    }
+
+    /// How long slots of a closed loop carried requests while the phase was sending.
+    pub fn occupied(&self) -> Nanos {
+        self.occupied
+    }
+
+    /// When requests of an open loop were handed to the kernel.
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
     }
 
     /// A request ended. `gaps_ns` are the spans between its content messages, in order.
@@ -406,6 +431,8 @@ impl PhaseTally {
         }
         self.latencies.merge(other.latencies);
         self.intervals.merge(other.intervals);
+        self.arrivals.merge(other.arrivals);
+        self.occupied.0 += other.occupied.0;
         // Both have the same bounds, so adding cannot fail.
         let added = self.lateness.add(other.lateness.as_ref());
         debug_assert!(added.is_ok());

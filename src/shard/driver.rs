@@ -7,11 +7,12 @@ use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
 use crate::engine::PhaseEvent;
+use crate::measure::Cost;
 use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
-use crate::shard::meter::Cost;
+use crate::shard::meter::Mark;
 use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
 use crate::shard::ring::Ring;
@@ -38,6 +39,9 @@ pub const WAIT_MAX: Nanos = Nanos::from_micros(500);
 
 /// Most completions taken between two looks at the schedule.
 pub const REAP_BATCH: usize = 128;
+
+/// One of so many connections asks the kernel when it received what it hands over.
+const STAMPED_EVERY: u32 = 64;
 
 /// Completions taken between two looks at the clock.
 const REAP_SLICE: usize = 16;
@@ -93,6 +97,8 @@ pub enum ShardFault {
 pub struct ClosedPhase {
     /// The shard.
     pub shard: u16,
+    /// Its core.
+    pub cpu: usize,
     /// The phase.
     pub phase: u16,
     /// The common start.
@@ -103,6 +109,8 @@ pub struct ClosedPhase {
     pub closed: Stamp,
     /// Cut short by an interrupt.
     pub interrupted: bool,
+    /// What driving the shard cost meanwhile.
+    pub cost: Cost,
     /// The numbers, moved out of the shard.
     pub tally: PhaseTally,
 }
@@ -143,6 +151,8 @@ pub struct Shard {
     pub phases: u16,
     /// This shard's number.
     pub shard: u16,
+    /// The core it is pinned to.
+    pub cpu: usize,
     /// Address behind each URL of the plan.
     pub addresses: Vec<SocketAddr>,
     /// Addresses of this machine that sockets bind to in turn; empty: the kernel chooses.
@@ -169,6 +179,7 @@ struct Begun {
     phase: u16,
     started: Stamp,
     sending_ended: Stamp,
+    mark: Mark,
 }
 
 /// The loop's state.
@@ -186,12 +197,17 @@ pub(super) struct Driver {
     closed_phases: u16,
     interrupted: bool,
     meter: Meter,
+    /// Since the shard was ready.
+    whole: Mark,
 }
 
 impl Driver {
     pub(super) fn new(shard: Shard, ring: Ring) -> Self {
         let now = shard.clock.now();
+        let meter = Meter::new(shard.cpu, now);
         Self {
+            whole: meter.mark(now),
+            meter,
             shard,
             ring,
             sockets: Vec::new(),
@@ -200,7 +216,6 @@ impl Driver {
             next_phase: 0,
             closed_phases: 0,
             interrupted: false,
-            meter: Meter::new(now),
         }
     }
 
@@ -208,7 +223,7 @@ impl Driver {
     pub(super) async fn run(mut self) {
         let fault = self.turn_until_done().await.err();
         self.close_down();
-        let cost = self.meter.cost(self.shard.clock.now());
+        let cost = self.meter.cost(&self.whole, self.shard.clock.now());
         let records_lost = self.shard.engine.records_lost();
         let shard = self.shard.shard;
         // The conductor is gone only when the process is about to end.
@@ -219,7 +234,9 @@ impl Driver {
         // Without it the kernel may end a timed wait 50 us late; a refusal costs only that.
         let _ = set_timer_slack(Nanos(1));
         self.warm_up()?;
-        self.meter = Meter::new(self.shard.clock.now());
+        let ready = self.shard.clock.now();
+        self.meter = Meter::new(self.shard.cpu, ready);
+        self.whole = self.meter.mark(ready);
         self.shard.barrier.arrive_ready(self.shard.clock.now());
         let mut turns: u32 = 0;
         loop {
@@ -286,7 +303,12 @@ impl Driver {
             return;
         }
         if let Some(start) = self.shard.barrier.start_of(self.next_phase) {
-            self.begun.push(Begun { phase: self.next_phase, started: start.at, sending_ended: start.at });
+            self.begun.push(Begun {
+                phase: self.next_phase,
+                started: start.at,
+                sending_ended: start.at,
+                mark: self.meter.mark(self.shard.clock.now()),
+            });
             self.shard.engine.begin_phase(self.next_phase, start);
             self.next_phase += 1;
             self.shard.gauges.phase.store(u64::from(self.next_phase), Relaxed);
@@ -339,7 +361,9 @@ impl Driver {
     fn wait(&mut self) -> Result<bool, ShardFault> {
         let clock = self.shard.clock;
         let now = clock.now();
-        self.meter.look(now);
+        let gap = self.meter.look(now);
+        self.whole.gap(gap);
+        self.begun.iter_mut().for_each(|begun| begun.mark.gap(gap));
         self.shard.engine.handle_submitted(now);
         let limit = if self.watches_for_start() { WATCH } else { WAIT_MAX };
         let latest = now.plus(limit).min(self.shard.engine.poll_timeout().unwrap_or(Stamp::NEVER));
@@ -391,7 +415,7 @@ impl Driver {
     }
 
     fn reap_slice(&mut self) -> usize {
-        let Self { shard, ring, sockets, connections, .. } = self;
+        let Self { shard, ring, sockets, connections, meter, .. } = self;
         let engine = &mut shard.engine;
         let mut established = ReapNotes::default();
         let taken = ring.reap(&shard.clock, REAP_SLICE, |now, event| {
@@ -418,7 +442,10 @@ impl Driver {
                         engine.handle_ended(connection, now, errno);
                     }
                 }
-                Event::Received { socket, bytes } => {
+                Event::Received { socket, bytes, arrived_unix_ns } => {
+                    if let Some(arrived) = arrived_unix_ns {
+                        meter.received(shard.clock.unix_ns(now).saturating_sub(arrived));
+                    }
                     if let Some(connection) = of(socket) {
                         engine.handle_bytes(connection, now, bytes);
                     }
@@ -431,6 +458,9 @@ impl Driver {
             }
         });
         for socket in established.sockets {
+            if socket.index.is_multiple_of(STAMPED_EVERY) {
+                self.ring.stamp_arrivals(socket);
+            }
             self.ring.receive(socket);
         }
         taken
@@ -461,11 +491,13 @@ impl Driver {
         self.hand_over_records(true);
         let _ = self.shard.messages.send(Message::Phase(Box::new(ClosedPhase {
             shard: self.shard.shard,
+            cpu: self.shard.cpu,
             phase,
             started: begun.started,
             sending_ended: begun.sending_ended,
             closed: closed.max(begun.sending_ended),
             interrupted: self.interrupted,
+            cost: self.meter.cost(&begun.mark, now),
             tally,
         })));
     }

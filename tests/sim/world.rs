@@ -3,10 +3,7 @@
 //! Every run is a function of its seed: the order of events, the split of the bytes and the faults come
 //! from one generator. A run that does not end is cut and fails.
 
-use phasor::config::{
-    Artifacts, Cancellation, Config, Endpoint, EndpointKind, Load, Phase, PhaseKind, Prompts, StopRules,
-    SyntheticDataset, Url,
-};
+use phasor::config::{Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, Url};
 use phasor::dataset::{Dataset, Row};
 use phasor::engine::{Action, ConnectionId, Engine, EngineOptions, PhaseEvent};
 use phasor::measure::{Outcome, PhaseTally, Record, RecordBatch};
@@ -22,15 +19,7 @@ pub(crate) const ROWS: usize = 7;
 
 /// A phase for a simulation, in the words of a config.
 pub(crate) fn phase(name: &str, load: Load) -> Phase {
-    Phase {
-        name: name.to_owned(),
-        kind: PhaseKind::Profiling,
-        load,
-        stop: StopRules::default(),
-        grace: None,
-        cancellation: None,
-        seamless: false,
-    }
+    Phase::new(name, PhaseKind::Profiling, load)
 }
 
 pub(crate) fn concurrency(name: &str, concurrency: u32) -> Phase {
@@ -229,21 +218,13 @@ fn config(sim: &Simulation) -> Config {
         host: "127.0.0.1".to_owned(),
         port: URL_PORT,
         target: "/v1/chat/completions".to_owned(),
+        ..Url::default()
     };
-    Config {
-        model: "m".to_owned(),
-        endpoint: Endpoint {
-            urls: vec![url; sim.urls],
-            kind: EndpointKind::Chat,
-            streaming: sim.streaming,
-            timeout: sim.timeout,
-        },
-        dataset: SyntheticDataset { entries: 7, prompts: Prompts { isl: 1, osl: None } },
-        phases: sim.phases.clone(),
-        artifacts: Artifacts { dir: None },
-        random_seed: sim.random_seed,
-        input_config: serde_json::Value::Null,
-    }
+    let endpoint =
+        Endpoint { streaming: sim.streaming, timeout: sim.timeout, ..Endpoint::new(vec![url; sim.urls]) };
+    let mut config = Config::new("m", endpoint, DatasetConfig::synthetic(7, 1, None), sim.phases.clone());
+    config.random_seed = sim.random_seed;
+    config
 }
 
 fn dataset() -> Dataset {
