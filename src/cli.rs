@@ -37,17 +37,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure what this client can do on this machine, so that runs can be held against it
+    Calibrate(calibrate::CalibrateArguments),
     /// Print completions for a shell, to be sourced by it
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Tell what a config would send: phases, rates, connections, time
-    Explain(explain::ExplainArguments),
-    /// Measure what this client can do on this machine, so that runs can be held against it
-    Calibrate(calibrate::CalibrateArguments),
     /// Check what this machine lacks for a good run, and name the command that sets it
     Doctor(doctor::DoctorArguments),
+    /// Tell what a config would send: phases, rates, connections, time
+    Explain(explain::ExplainArguments),
     /// Serve the built-in inference server, for trying out phasor or any other client
     Mock(mock::MockArguments),
     /// Run the phases of a config against a server and write the results
@@ -99,13 +99,13 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match arguments.command {
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut command(), "phasor", &mut std::io::stdout());
             Ok(0)
         }
-        Command::Explain(arguments) => Ok(explain::explain(&arguments)),
-        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
+        Command::Explain(arguments) => Ok(explain::explain(&arguments)),
         Command::Mock(arguments) => mock::serve(&arguments),
         Command::Profile(arguments) => {
             let given = matches.subcommand_matches("profile").map(|matches| flags::collect(matches, &typed));

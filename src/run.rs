@@ -117,8 +117,6 @@ pub struct RunOutcome {
     pub faults: Vec<String>,
     /// The phases that started, in order.
     pub phases: Vec<FinishedPhase>,
-    /// What each shard cost.
-    pub shards: Vec<ShardReport>,
 }
 
 /// Why a run did not start.
@@ -228,8 +226,8 @@ pub fn conduct(
     faults.extend(written.missing);
     faults.extend(log.and_then(|log| end_log(log, ok, errors, &faults)));
     let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
-    let FinishedRun { phases, shards, interrupted, .. } = run;
-    Ok(RunOutcome { console, ok, errors, interrupted, faults, phases, shards })
+    let FinishedRun { phases, interrupted, .. } = run;
+    Ok(RunOutcome { console, ok, errors, interrupted, faults, phases })
 }
 
 /// Says in the log how the run ended; what went wrong with the log itself.

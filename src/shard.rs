@@ -13,6 +13,8 @@ pub mod sources;
 #[expect(unsafe_code, reason = "the one place that talks to the kernel's shared memory")]
 pub mod sys;
 
+pub use self::meter::spin_window_after;
+
 use crate::measure::Cost;
 use crate::shard::driver::Driver;
 use crate::shard::driver::Message;

@@ -5,6 +5,7 @@ use phasor::run::cores::{CoreRequest, assign, available};
 use phasor::run::progress::Ui;
 use phasor::run::{RunOptions, conduct};
 use phasor::shard::driver::Idle;
+use phasor::shard::sources::Sources;
 use phasor::time::Clock;
 use serde_json::Value;
 use std::path::Path;
@@ -22,13 +23,12 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
     let options = RunOptions {
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
-        sources: phasor::shard::sources::Sources::default(),
+        sources: Sources::default(),
         calibration: None,
         ui: Ui::None,
         directory: directory.to_owned(),
         cli_command: "bench".to_owned(),
-        // A server in this process comes nowhere near the limit of descriptors.
-        server_inside: false,
+        server_inside: true,
         interrupt: Arc::default(),
         clock: Clock::start(),
     };

@@ -3,16 +3,16 @@
 //!
 //! Every load is a config made here and run by [`crate::run::conduct`], on one shard, with its files in a
 //! directory that is removed afterwards: what is calibrated is what runs. The servers are started by the
-//! caller. Two figures need no load: the clock's cost and how late the kernel ends a wait ([`idle`]).
+//! caller. Two figures need no load: the clock's cost and how late the kernel ends a wait (`idle`).
 
 pub mod client_profile;
 mod idle;
 
 use crate::artifact::FinishedPhase;
-use crate::artifact::ShardReport;
 use crate::config;
 use crate::dataset;
 use crate::dataset::Dataset;
+use crate::measure::Cost;
 use crate::measure::latency::Latencies;
 use crate::measure::latency::Latency;
 use crate::run;
@@ -253,7 +253,8 @@ struct Load {
 struct Ran {
     name: &'static str,
     phase: FinishedPhase,
-    shard: ShardReport,
+    /// What the shard paid for the phase.
+    cost: Cost,
 }
 
 fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Result<Ran, CalibrateError> {
@@ -296,8 +297,8 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
     }
     let [phase]: [FinishedPhase; 1] =
         outcome.phases.try_into().map_err(|_| faulty("its phase did not start".to_owned()))?;
-    let [shard]: [ShardReport; 1] =
-        outcome.shards.try_into().map_err(|_| faulty("its shard did not start".to_owned()))?;
+    let cost = phase.shards.first().map(|shard| shard.cost);
+    let cost = cost.ok_or_else(|| faulty("its shard did not start".to_owned()))?;
     let counts = phase.tally.counts();
     if counts.ok == 0 || counts.failed > 0 {
         let error = phase.tally.error_groups().first().map(|group| group.failure.message.clone());
@@ -308,7 +309,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
             error.map(|message| format!(" ({message})")).unwrap_or_default()
         )));
     }
-    Ok(Ran { name, phase, shard })
+    Ok(Ran { name, phase, cost })
 }
 
 impl Ran {
@@ -319,7 +320,7 @@ impl Ran {
     /// What a shard could do in a second of its own processor time, were it never idle.
     fn ceiling(&self, connections: u64) -> Ceiling {
         let counts = self.phase.tally.counts();
-        let busy_s = self.shard.cost.cpu_time.map(Nanos::as_secs_f64).filter(|busy| *busy > 0.0);
+        let busy_s = self.cost.cpu_time.map(Nanos::as_secs_f64).filter(|busy| *busy > 0.0);
         let per_busy_second = |count: u64| busy_s.map(|busy| count as f64 / busy);
         Ceiling {
             connections,
@@ -335,7 +336,7 @@ impl Ran {
 
     /// Share of the time that the shard could have run and did not.
     fn delay_share(&self) -> Option<f64> {
-        self.shard.cost.run_delay.map(|delay| delay.as_secs_f64() / self.seconds())
+        self.cost.run_delay_share()
     }
 
     fn floor(&self, latency: Latency) -> Result<FloorSpread, CalibrateError> {

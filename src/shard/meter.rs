@@ -116,9 +116,6 @@ impl Meter {
     }
 }
 
-/// Length of the ticks in which the kernel counts stolen time.
-const TICK_MS: u64 = 10;
-
 /// The spin window of a shard that woke up this late after each of its last waits, in their order.
 pub fn spin_window_after(errors: &[Nanos]) -> Nanos {
     let mut meter = Meter::new(0, Stamp::ORIGIN);
@@ -127,6 +124,9 @@ pub fn spin_window_after(errors: &[Nanos]) -> Nanos {
     }
     meter.spin_window()
 }
+
+/// Length of the ticks in which the kernel counts stolen time.
+const TICK_MS: u64 = 10;
 
 /// What the kernel's accounts say of this thread and its core.
 #[derive(Clone, Copy, Debug, Default)]

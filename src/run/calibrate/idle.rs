@@ -1,11 +1,11 @@
 //! What needs no load: the cost of a stamp, and how late the kernel ends a wait in the ring.
 
 use crate::run::calibrate::client_profile::WakeUp;
-use crate::shard::meter::spin_window_after;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
 use crate::shard::ring::RingOptions;
 use crate::shard::ring::Wait;
+use crate::shard::spin_window_after;
 use crate::shard::sys::set_timer_slack;
 use crate::time::Clock;
 use crate::time::Nanos;
