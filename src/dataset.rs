@@ -4,7 +4,6 @@
 //! It measures no time and knows no phase.
 
 mod synthetic;
-pub mod words;
 
 use std::ops::Range;
 use std::sync::Arc;

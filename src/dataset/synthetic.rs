@@ -8,8 +8,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::config::{Config, EndpointKind};
-use crate::dataset::words::WORDS;
 use crate::dataset::{Dataset, Row};
+use crate::tokenizer::words::WORDS;
 
 /// Most bytes of all bodies together. They stay in memory for the whole run, and the kernel reads sends from
 /// them.

@@ -1,0 +1,1 @@
+//! Turns of a conversation into payloads, replies into texts and usage, per endpoint type.
