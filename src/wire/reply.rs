@@ -8,6 +8,7 @@
 
 use std::mem;
 
+use crate::endpoint::Usage;
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
@@ -177,21 +178,6 @@ impl From<FramingFault> for Fault {
             FramingFault::TooLong => Self::TooLarge { what: "head", limit_bytes: LINE_BYTES_MAX },
         }
     }
-}
-
-/// Token counts as the server reports them, whatever names it uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens of the prompt.
-    pub prompt_tokens: Option<u64>,
-    /// Tokens of the reply, reasoning included.
-    pub completion_tokens: Option<u64>,
-    /// As reported; never summed here.
-    pub total_tokens: Option<u64>,
-    /// Part of the completion that was reasoning.
-    pub reasoning_tokens: Option<u64>,
-    /// Part of the prompt that came from the server's cache.
-    pub cached_tokens: Option<u64>,
 }
 
 impl ReplyDecoder {
