@@ -3,11 +3,17 @@
 //! Bodies lie end to end in one shared block, so that a send names a range of it and copies nothing.
 //! It measures no time and knows no phase.
 
+mod draw;
+mod prose;
+mod sampler;
 mod synthetic;
 
 use std::ops::Range;
 use std::sync::Arc;
 
+pub use draw::{Distribution, Draws, Law};
+pub use prose::{Corpus, Prefix, Prose};
+pub use sampler::{Sampler, Sampling};
 pub use synthetic::{BLOCK_BYTES_MAX, DatasetError, synthetic};
 
 /// What is sent, in dataset order.
