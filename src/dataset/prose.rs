@@ -218,8 +218,9 @@ impl Singles {
     /// The words that are one token each, if a text of them counts as many tokens as words.
     fn of(tokenizer: &Tokenizer) -> Option<Self> {
         let before = tokenizer.count("a");
-        let first = |word: &&&str| tokenizer.count(word) == 1;
         let other = |word: &&&str| tokenizer.count(&format!("a {word}")) == before + 1;
+        // A first word is one behind a blank as well, so that joined texts count what they count alone.
+        let first = |word: &&&str| tokenizer.count(word) == 1 && other(word);
         let singles = Self {
             firsts: WORDS.iter().filter(first).copied().collect(),
             others: WORDS.iter().filter(other).copied().collect(),

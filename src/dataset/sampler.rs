@@ -30,7 +30,7 @@ pub struct Sampler {
 
 #[derive(Clone, Debug)]
 enum Way {
-    Random(Draws),
+    Random(Box<Draws>),
     Sequential { next: usize },
     Shuffle { stream: Pcg64, order: Vec<usize>, next: usize },
 }
@@ -40,7 +40,7 @@ impl Sampler {
     pub fn new(sampling: Sampling, entries: usize, seed: u64) -> Self {
         assert!(entries > 0, "a sampler needs an entry");
         let way = match sampling {
-            Sampling::Random => Way::Random(Draws::new(seed, SAMPLER_RANDOM)),
+            Sampling::Random => Way::Random(Box::new(Draws::new(seed, SAMPLER_RANDOM))),
             Sampling::Sequential => Way::Sequential { next: 0 },
             Sampling::Shuffle => {
                 let mut stream = Pcg64::new(child_seed(seed, SAMPLER_SHUFFLE));
