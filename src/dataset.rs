@@ -7,6 +7,7 @@
 mod compose;
 mod draw;
 mod error;
+mod file;
 mod prose;
 mod render;
 mod sampler;
@@ -21,6 +22,7 @@ use crate::endpoint::ContextMode;
 pub use compose::{Composer, MARK, TURNS_MAX};
 pub use draw::{Distribution, Draws, Law};
 pub use error::DatasetError;
+pub use file::{FAULTS_MAX, FILE_BYTES_MAX, FileError, Loaded, RowFault, load};
 pub use prose::{Corpus, Prefix, Prose};
 pub use render::{BLOCK_BYTES_MAX, Conversations, Rendering};
 pub use sampler::{Sampler, Sampling};

@@ -36,12 +36,6 @@ pub enum DatasetError {
     /// No conversation was asked for.
     #[error("the dataset is empty: `dataset.entries` must be at least 1")]
     Empty,
-    /// The file has no row.
-    #[error("the dataset `{file}` has no row: write at least one")]
-    EmptyFile {
-        /// The file.
-        file: String,
-    },
     /// A prefix pool of no prefixes or of empty ones.
     #[error("`dataset.prefix_prompts` needs both `pool_size` and `length`, each at least 1")]
     EmptyPrefix,

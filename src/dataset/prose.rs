@@ -143,6 +143,22 @@ impl Prose {
         }
     }
 
+    /// `before` and behind it `count` more tokens; exact where [`Prose::is_exact_by_construction`] and `before`
+    /// ends where a word behind a blank is one token.
+    pub(in crate::dataset) fn text_behind_text(
+        &self,
+        before: String,
+        random: &mut Rng,
+        count: usize,
+    ) -> String {
+        let mut text = before;
+        match &self.source {
+            Source::Singles(words) => words.push(&mut text, random, count),
+            Source::Tokens { .. } | Source::Vocabulary { .. } => text.push_str(&self.text(random, count)),
+        }
+        text
+    }
+
     /// A block of a trace: the tokenizer's separator as text, if it has one, and words; `count` tokens.
     pub fn block(&self, random: &mut Rng, count: usize) -> Vec<u32> {
         let separator = self.tokenizer.separator().filter(|_| count > 0);
