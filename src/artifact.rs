@@ -9,28 +9,32 @@ mod file;
 mod grid;
 pub mod inputs;
 pub mod json;
+pub mod log;
 mod manifest;
+mod panel;
 pub mod records;
 pub mod results;
+pub mod switches;
+mod timeslices;
 
 pub use file::WriteFailure;
+pub use inputs::write_inputs;
+pub use log::Log;
 pub use records::{RecordBatch, RecordLines};
 pub use results::Results;
+pub use switches::Switches;
 
 use crate::artifact::file::{write_bytes, write_json};
-use crate::config::{Config, EndpointKind, Load, PhaseKind};
+use crate::config::{Config, PhaseKind};
 use crate::dataset::Dataset;
-use crate::measure::PhaseTally;
+use crate::measure::arrivals::PoissonTest;
+use crate::measure::slices::{NoSlices, Slice, slices};
+use crate::measure::verdict::{Reason, Verdict};
+use crate::measure::{Cost, PhaseTally};
 use crate::time::{Clock, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Name of the record file.
-pub const RECORDS: &str = "profile_export.jsonl";
-/// Name of the JSON results, of the run and of each phase.
-pub const PHASE_JSON: &str = "profile_export_aiperf.json";
-/// Name of the CSV results, of the run and of each phase.
-pub const PHASE_CSV: &str = "profile_export_aiperf.csv";
 /// Name of the manifest.
 pub const MANIFEST: &str = "phase_manifest.json";
 /// Name of the marker that is written last.
@@ -43,6 +47,8 @@ pub struct FinishedRun<'a> {
     pub config: &'a Config,
     /// What was sent.
     pub dataset: &'a Dataset,
+    /// Which files are written.
+    pub switches: Switches,
     /// Turns stamps into wall time.
     pub clock: Clock,
     /// 12 hex digits.
@@ -78,6 +84,14 @@ pub struct FinishedPhase {
     pub ended: Stamp,
     /// The phase was cut short by an interrupt or abort.
     pub interrupted: bool,
+    /// What each shard paid for it.
+    pub shards: Vec<ShardReport>,
+    /// Whether it was the server that was measured.
+    pub verdict: Verdict,
+    /// What stands behind a verdict that is not ok.
+    pub reasons: Vec<Reason>,
+    /// The realised arrivals against the planned law, where there is one and nothing was dropped.
+    pub arrivals: Option<PoissonTest>,
     /// All shards' numbers.
     pub tally: PhaseTally,
 }
@@ -89,21 +103,22 @@ pub struct ShardReport {
     pub shard: u16,
     /// Core it was pinned to.
     pub cpu: usize,
-    /// Share of its time that the loop was not waiting, 0 to 1.
-    pub busy_share: f64,
-    /// Longest time between two looks at the ring.
-    pub longest_gap: crate::time::Nanos,
+    /// What it cost.
+    pub cost: Cost,
 }
 
 /// What came of writing a run's results.
 #[derive(Debug)]
 #[must_use = "files may be missing"]
 pub struct Written {
-    /// For standard output: the tables, as they stand in `profile_export_console.txt`, and behind them the
-    /// command, the duration and the paths. There whatever failed.
-    pub console: String,
+    /// The tables, as they stand in `profile_export_console.txt`: for standard output, whatever failed.
+    pub tables: String,
+    /// The lines behind them: command, duration, paths.
+    pub footer: String,
     /// The files that could not be written; all others were.
     pub failures: Vec<WriteFailure>,
+    /// What was asked for and could not be computed.
+    pub missing: Vec<String>,
 }
 
 /// Writes every result file of a run except `inputs.json` and the record file, which exist already.
@@ -117,17 +132,33 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
     let mut failures = Vec::new();
     let mut keep = |written: Result<(), WriteFailure>| failures.extend(written.err());
 
+    let switches = &run.switches;
     if run.phases.len() > 1 {
         for (phase, scope) in run.phases.iter().zip(&results.phases) {
             let name = |file: &str| format!("phases/{}/{file}", phase.name);
-            keep(write_json(directory, &name(PHASE_JSON), &json::phase(directory, run, scope), ""));
-            keep(write_csv(directory, &name(PHASE_CSV), scope));
+            if switches.summary {
+                let document = json::phase(directory, run, scope);
+                keep(write_json(directory, &name(&switches.json_name()), &document, ""));
+            }
+            keep(write_csv(directory, &name(&switches.csv_name()), csv::file(&scope.summary)));
         }
         keep(write_json(directory, MANIFEST, &manifest::manifest(run, &results), "\n"));
     }
-    keep(write_json(directory, PHASE_JSON, &json::root(directory, run, &results), ""));
-    keep(write_csv(directory, PHASE_CSV, &results.root));
-    keep(write_bytes(directory, console::CONSOLE, tables.as_bytes()));
+    if switches.summary {
+        keep(write_json(directory, &switches.json_name(), &json::root(directory, run, &results), ""));
+    }
+    keep(write_csv(directory, &switches.csv_name(), csv::file(&results.root.summary)));
+    let mut missing = Vec::new();
+    match slices_of(run) {
+        None => {}
+        Some(Ok(slices)) => {
+            let document = timeslices::json_file(directory, run, &slices);
+            keep(write_json(directory, &switches.slices_json_name(), &document, ""));
+            keep(write_csv(directory, &switches.slices_csv_name(), timeslices::csv_file(&slices)));
+        }
+        Some(Err(why)) => missing.push(why.to_string()),
+    }
+    keep(write_bytes(directory, &switches.console_name(), tables.as_bytes()));
     keep(write_json(directory, client_report::CLIENT_REPORT, &client_report::report(run), "\n"));
 
     let failed: Vec<String> = failures.iter().map(|failure| failure.path.display().to_string()).collect();
@@ -136,33 +167,28 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
         members.insert("failed_exporters".to_owned(), json!(failed));
     }
     failures.extend(write_bytes(directory, READY, ready.to_string().as_bytes()).err());
-    Written { console: tables + &footer, failures }
+    Written { tables, footer, failures, missing }
 }
 
-fn write_csv(directory: &Path, name: &str, scope: &results::Scope) -> Result<(), WriteFailure> {
-    let file = csv::file(&scope.summary)
-        .map_err(|error| WriteFailure { path: directory.join(name), source: error.into() })?;
+/// The slices of the profiling phases, if they are asked for.
+fn slices_of(run: &FinishedRun<'_>) -> Option<Result<Vec<Slice>, NoSlices>> {
+    let width = run.switches.slice_duration?;
+    let profiling = run.phases.iter().filter(|phase| phase.kind == PhaseKind::Profiling);
+    let tallies: Vec<&PhaseTally> = profiling.map(|phase| &phase.tally).collect();
+    Some(slices(&tallies, run.clock, width, run.config.endpoint.streaming))
+}
+
+fn write_csv(
+    directory: &Path,
+    name: &str,
+    content: Result<Vec<u8>, ::csv::Error>,
+) -> Result<(), WriteFailure> {
+    let file = content.map_err(|error| WriteFailure { path: directory.join(name), source: error.into() })?;
     write_bytes(directory, name, &file)
 }
 
 /// Where a run's files go: the directory as configured, else one named after model and load
 /// (spec/artifacts 2.1).
 pub fn directory_name(config: &Config) -> PathBuf {
-    if let Some(directory) = &config.artifacts.dir {
-        return directory.clone();
-    }
-    let model = config.model.replace('/', "_");
-    let endpoint = match config.endpoint.kind {
-        EndpointKind::Chat => "openai-chat",
-    };
-    let counted = config.phases.iter().find(|phase| phase.kind == PhaseKind::Profiling);
-    let stimulus = match counted.map(|phase| phase.load) {
-        Some(Load::Concurrency { concurrency }) => format!("-concurrency{concurrency}"),
-        Some(Load::Poisson { rate_per_s, concurrency: Some(concurrency) }) => {
-            format!("-concurrency{concurrency}-request_rate{rate_per_s:?}")
-        }
-        Some(Load::Poisson { rate_per_s, concurrency: None }) => format!("-request_rate{rate_per_s:?}"),
-        None => String::new(),
-    };
-    Path::new("artifacts").join(format!("{model}-{endpoint}{stimulus}"))
+    crate::config::directory::base(config)
 }

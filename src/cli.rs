@@ -2,11 +2,21 @@
 //!
 //! It reads arguments and prints; what a config means and how a run goes is decided below.
 
+mod explain;
+mod flags;
 mod mock;
 mod profile;
+mod validate;
 
+use crate::config::CommandLine;
+use crate::config::Diagnostics;
+use crate::config::diagnostic::Colour;
+use clap::CommandFactory as _;
+use clap::FromArgMatches as _;
 use clap::Parser;
 use clap::Subcommand;
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 /// A load generator for LLM inference servers.
@@ -25,10 +35,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print completions for a shell, to be sourced by it
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Tell what a config would send: phases, rates, connections, time
+    Explain(explain::ExplainArguments),
     /// Serve the built-in inference server, for trying out phasor or any other client
     Mock(mock::MockArguments),
     /// Run the phases of a config against a server and write the results
     Profile(profile::ProfileArguments),
+    /// Check configs and show everything that is wrong with them
+    Validate(validate::ValidateArguments),
 }
 
 /// Exit codes (spec/runtime 20 with design 7).
@@ -39,10 +58,34 @@ mod exit {
     pub(super) const INTERRUPTED: u8 = 130;
 }
 
+/// The whole command line, with the flags that edit a config.
+fn command() -> clap::Command {
+    Arguments::command().mut_subcommand("profile", flags::with_flags)
+}
+
+/// The flags of a `profile` command line that edit its config; the first argument is the program's name.
+///
+/// # Errors
+/// What keeps the line from being understood, with help and version among it.
+pub fn flags_of_profile(typed: &[OsString]) -> Result<CommandLine, clap::Error> {
+    let typed: Vec<OsString> = typed.iter().cloned().map(flags::spelled_out).collect();
+    let matches = command().try_get_matches_from(&typed)?;
+    Arguments::from_arg_matches(&matches)?;
+    Ok(matches
+        .subcommand_matches("profile")
+        .map(|matches| flags::collect(matches, &typed))
+        .unwrap_or_default())
+}
+
 /// Runs the program.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let typed: Vec<OsString> = std::env::args_os().map(flags::spelled_out).collect();
+    let parsed = command().try_get_matches_from(&typed).and_then(|matches| {
+        let arguments = Arguments::from_arg_matches(&matches)?;
+        Ok((matches, arguments))
+    });
+    let (matches, arguments) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => {
             // Help and version are no errors; a closed pipe is nobody's fault.
             let _ = error.print();
@@ -50,8 +93,17 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match arguments.command {
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut command(), "phasor", &mut std::io::stdout());
+            Ok(0)
+        }
+        Command::Explain(arguments) => Ok(explain::explain(&arguments)),
         Command::Mock(arguments) => mock::serve(&arguments),
-        Command::Profile(arguments) => profile::profile(&arguments),
+        Command::Profile(arguments) => {
+            let given = matches.subcommand_matches("profile").map(|matches| flags::collect(matches, &typed));
+            profile::profile(&arguments, &given.unwrap_or_default())
+        }
+        Command::Validate(arguments) => Ok(validate::validate(&arguments)),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -60,6 +112,22 @@ pub fn main() -> ExitCode {
             ExitCode::from(exit::FAILED)
         }
     }
+}
+
+/// Diagnostics on stderr, in colour on a terminal.
+fn say_all(diagnostics: &Diagnostics) {
+    if !diagnostics.is_empty() {
+        let terminal = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        say(&diagnostics.render(if terminal { Colour::Always } else { Colour::Never }));
+    }
+}
+
+/// Prints results; a reader that has gone away is nobody's fault.
+fn show(text: &str) {
+    use std::io::Write as _;
+    let mut stdout = std::io::stdout();
+    let _ = stdout.write_all(text.as_bytes());
+    let _ = stdout.flush();
 }
 
 /// A line on stderr.

@@ -16,6 +16,7 @@ mod chain;
 mod connection;
 mod exchange;
 mod phase;
+mod warm_up;
 
 pub use connection::ConnectionId;
 pub use phase::{PhaseEvent, PhaseStart};
@@ -25,7 +26,7 @@ use crate::engine::chain::{Chain, Links};
 use crate::engine::connection::{Connections, State};
 use crate::engine::exchange::Fate;
 use crate::engine::phase::{LivePhase, PhaseState, Source};
-use crate::measure::{Outcome, PhaseTally, RecordBatch, tally};
+use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch, tally};
 use crate::plan::{Plan, Shared};
 use crate::schedule::Share;
 use crate::time::{Nanos, Stamp};
@@ -121,6 +122,7 @@ pub struct Engine {
     share: Share,
     templates: Vec<RequestTemplate>,
     samples_max: usize,
+    judgement: Arc<Judgement>,
     connections: Connections,
     /// Connections that carry an exchange, oldest exchange first.
     ages: Chain,
@@ -128,6 +130,8 @@ pub struct Engine {
     cancel_links: Links,
     live: Vec<LivePhase>,
     actions: VecDeque<Action>,
+    /// Connections whose requests were polled and not handed to the kernel yet.
+    polled: Vec<ConnectionId>,
     events: VecDeque<PhaseEvent>,
     identifiers: fastrand::Rng,
     batch: RecordBatch,
@@ -152,11 +156,13 @@ impl Engine {
             dataset: options.dataset,
             share: options.share,
             samples_max: options.samples_max,
+            judgement: Arc::default(),
             ages: Chain::default(),
             age_links: Links::default(),
             cancel_links: Links::default(),
             live: Vec::new(),
             actions: VecDeque::with_capacity(ISSUE_BATCH),
+            polled: Vec::with_capacity(ISSUE_BATCH),
             events: VecDeque::new(),
             identifiers: fastrand::Rng::with_seed(options.identifier_seed),
             batch: RecordBatch::with_capacity(options.batch_records),
@@ -166,12 +172,19 @@ impl Engine {
         }
     }
 
+    /// Holds the good requests of phases begun from now on against `judgement`.
+    #[must_use]
+    pub fn judging(mut self, judgement: Arc<Judgement>) -> Self {
+        self.judgement = judgement;
+        self
+    }
+
     /// Begins phase `index` of the plan, which starts at `start.at`. Phases are begun in order; the one
     /// before must have stopped sending (seamless) or closed.
     pub fn begin_phase(&mut self, index: u16, start: PhaseStart) {
         let Some(plan) = self.plan.phase(index) else { return };
         debug_assert!(self.live.iter().all(|phase| phase.state >= PhaseState::Draining));
-        let tally = PhaseTally::new(self.samples_max);
+        let tally = PhaseTally::judged(self.samples_max, Arc::clone(&self.judgement));
         let mut phase = LivePhase::new(plan.clone(), start, self.share, tally);
         if self.interrupted {
             phase.state = PhaseState::Closed;
@@ -204,9 +217,14 @@ impl Engine {
         }
     }
 
-    /// The next thing to do. Call again until `None`.
+    /// The next thing to do. Call again until `None`; then, in the moment before the kernel is told,
+    /// [`Engine::handle_submitted`].
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        let action = self.actions.pop_front();
+        if let Some(Action::Send(send)) = &action {
+            self.polled.push(send.connection);
+        }
+        action
     }
 
     /// The next edge in the life of a phase. Call again until `None`.

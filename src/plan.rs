@@ -132,12 +132,10 @@ impl PhasePlan {
         stream_seed: u64,
         followed_seamlessly: bool,
     ) -> Self {
-        let cap = match phase.load {
-            Load::Concurrency { concurrency } => Some(concurrency),
-            Load::Poisson { concurrency, .. } => concurrency,
-        };
+        let cap = phase.load.concurrency();
         let overlaps = phase.seamless || followed_seamlessly;
-        let counted = overlaps || matches!(phase.load, Load::Poisson { concurrency: Some(_), .. });
+        let closed = matches!(phase.load, Load::Concurrency { .. });
+        let counted = overlaps || (!closed && cap.is_some());
         Self {
             index,
             profiling_index,
@@ -165,10 +163,7 @@ impl PhasePlan {
     /// Whether request numbers come from the shared ticket (a closed loop, or an open loop whose arrivals
     /// may be dropped) rather than from the arrival's position.
     pub fn numbered_by_ticket(&self) -> bool {
-        match self.load {
-            Load::Concurrency { .. } => true,
-            Load::Poisson { concurrency, .. } => concurrency.is_some(),
-        }
+        self.load.concurrency().is_some()
     }
 }
 

@@ -9,18 +9,26 @@ pub mod interrupt;
 pub mod limits;
 pub mod progress;
 pub mod recording;
+mod wanted;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
 use crate::artifact::FinishedRun;
 use crate::artifact::ShardReport;
+use crate::artifact::log::Level;
+use crate::artifact::log::Log;
 use crate::artifact::records::RecordLines;
 use crate::config::Config;
 use crate::config::Load;
 use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::engine::EngineOptions;
+use crate::measure::Cost;
+use crate::measure::Judgement;
 use crate::measure::PhaseTally;
+use crate::measure::verdict;
+use crate::measure::verdict::Evidence;
+use crate::measure::verdict::LoadShape;
 use crate::plan::PHASES_MAX;
 use crate::plan::Plan;
 use crate::plan::Shared;
@@ -29,6 +37,7 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
+use crate::run::wanted::Wanted;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -125,6 +134,9 @@ pub enum RunError {
     /// A shard could not be started.
     #[error(transparent)]
     Spawn(#[from] shard::SpawnError),
+    /// What requests are to be held against makes no sense.
+    #[error(transparent)]
+    Judgement(#[from] crate::measure::judgement::JudgementError),
     /// More phases than fit.
     #[error("{count} phases are more than the {PHASES_MAX} that one run can have: split the workflow")]
     TooManyPhases {
@@ -149,18 +161,29 @@ pub fn conduct(
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
     let connections = limits::prepare(u64::from(shards), peak)? / ends;
 
-    artifact::inputs::write(&options.directory, dataset).map_err(|source| RunError::Artifact {
-        path: options.directory.join("inputs.json").display().to_string(),
-        source,
+    artifact::write_inputs(&options.directory, dataset).map_err(|failure| RunError::Artifact {
+        path: failure.path.display().to_string(),
+        source: failure.source,
     })?;
-    let record_path = options.directory.join("profile_export.jsonl");
-    let lines = RecordLines::new(config, dataset, options.clock);
-    let (recorder, ports) = Recorder::start(&record_path, lines, usize::from(shards))
-        .map_err(|source| RunError::Artifact { path: record_path.display().to_string(), source })?;
+    let Wanted { switches, judgement } = Wanted::of(config)?;
+    let record_path = options.directory.join(switches.records_name());
+    let records_failed = |source| RunError::Artifact { path: record_path.display().to_string(), source };
+    let (recorder, ports) = if switches.records {
+        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement), &switches);
+        let (recorder, ports) =
+            Recorder::start(&record_path, lines, usize::from(shards)).map_err(records_failed)?;
+        (Some(recorder), ports.into_iter().map(Some).collect())
+    } else {
+        (None, (0..shards).map(|_| None).collect())
+    };
 
-    let team = Team::start(&plan, dataset, &addresses, connections, ports, options)?;
-    let gathered = team.conduct(&plan, options);
-    let recorded = recorder.finish();
+    let log = Log::create(&options.directory, options.clock).map_err(|failure| RunError::Artifact {
+        path: failure.path.display().to_string(),
+        source: failure.source,
+    })?;
+    let team = Team::start(&plan, dataset, &addresses, connections, ports, &judgement, options)?;
+    let (gathered, log) = team.conduct(&plan, options, log);
+    let recorded = recorder.map(Recorder::finish).unwrap_or_default();
 
     let mut faults = gathered.faults;
     let records_lost = gathered.records_lost + recorded.lost;
@@ -171,6 +194,7 @@ pub fn conduct(
     let run = FinishedRun {
         config,
         dataset,
+        switches,
         clock: options.clock,
         benchmark_id: format!("{:012x}", fastrand::u64(..) >> 16),
         cli_command: options.cli_command.clone(),
@@ -182,7 +206,20 @@ pub fn conduct(
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
     faults.extend(written.failures.iter().map(ToString::to_string));
-    Ok(RunOutcome { console: written.console, ok, errors, interrupted: gathered.interrupted, faults })
+    faults.extend(written.missing);
+    faults.extend(log.and_then(|log| end_log(log, ok, errors, &faults)));
+    let console = format!("{}\n{}", written.tables, written.footer);
+    Ok(RunOutcome { console, ok, errors, interrupted: gathered.interrupted, faults })
+}
+
+/// Says in the log how the run ended; what went wrong with the log itself.
+fn end_log(mut log: Log, ok: u64, errors: u64, faults: &[String]) -> Option<String> {
+    for fault in faults {
+        log.line(Level::Error, fault);
+    }
+    let total = ok + errors;
+    log.line(Level::Notice, &format!("Processed {ok} valid requests and {errors} errors ({total} total)."));
+    log.close().err().map(|failure| failure.to_string())
 }
 
 /// How many shards the plan can keep busy: its largest closed loop, or any number for an open loop.
@@ -192,7 +229,11 @@ pub fn useful_shards(config: &Config) -> u64 {
         .iter()
         .map(|phase| match phase.load {
             Load::Concurrency { concurrency } => u64::from(concurrency),
-            Load::Poisson { .. } => u64::MAX,
+            Load::Constant { .. }
+            | Load::FixedSchedule { .. }
+            | Load::Gamma { .. }
+            | Load::Poisson { .. }
+            | Load::UserCentric { .. } => u64::MAX,
         })
         .max()
         .unwrap_or(1)
@@ -244,7 +285,8 @@ impl Team {
         dataset: &Arc<Dataset>,
         addresses: &[SocketAddr],
         connections: u64,
-        ports: Vec<RecordPort>,
+        ports: Vec<Option<RecordPort>>,
+        judgement: &Arc<Judgement>,
         options: &RunOptions,
     ) -> Result<Self, RunError> {
         let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
@@ -264,23 +306,25 @@ impl Team {
                 samples_max: SAMPLES_MAX.div_ceil(usize::from(shards)),
                 batch_records: BATCH_RECORDS,
                 identifier_seed: fastrand::u64(..),
-            });
+            })
+            .judging(Arc::clone(judgement));
             let gauges = Arc::new(Gauges::default());
             team.gauges.push(Arc::clone(&gauges));
             let shard = Shard {
                 engine,
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),
                 shard: number,
+                cpu,
                 addresses: addresses.to_vec(),
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,
                 messages: sender.clone(),
-                records: Some(port),
+                records: port,
                 clock: options.clock,
                 idle,
             };
-            match shard::spawn(shard, cpu, ring_options(per_shard)) {
+            match shard::spawn(shard, ring_options(per_shard)) {
                 Ok(running) => team.running.push(running),
                 Err(error) => {
                     // The shards that did start wait at the barrier for this one.
@@ -296,9 +340,9 @@ impl Team {
     }
 
     /// Watches the shards to their end and merges what they hand over.
-    fn conduct(self, plan: &Plan, options: &RunOptions) -> Gathered {
+    fn conduct(self, plan: &Plan, options: &RunOptions, log: Log) -> (Gathered, Option<Log>) {
         let clock = options.clock;
-        let mut display = Display::new(options.ui, self.gauges);
+        let mut display = Display::new(options.ui, self.gauges, Some(log));
         let mut parts: Vec<Vec<ClosedPhase>> = plan.phases.iter().map(|_| Vec::new()).collect();
         let mut gathered = Gathered::default();
         let shards = self.running.len();
@@ -332,8 +376,7 @@ impl Team {
                     gathered.shards.push(ShardReport {
                         shard,
                         cpu: options.cores.shards.get(usize::from(shard)).copied().unwrap_or(0),
-                        busy_share: cost.busy_share,
-                        longest_gap: cost.longest_gap,
+                        cost,
                     });
                     if let Some(fault) = fault {
                         gathered.faults.push(format!("shard {shard} stopped: {fault}"));
@@ -358,7 +401,7 @@ impl Team {
         gathered.phases.sort_by_key(|phase| phase.index);
         gathered.shards.sort_by_key(|shard| shard.shard);
         gathered.interrupted = options.interrupt.load(Relaxed);
-        gathered
+        (gathered, display.into_log())
     }
 }
 
@@ -373,6 +416,8 @@ fn show_complete(display: &mut Display, plan: &Plan, finished: &FinishedPhase) {
 fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<FinishedPhase> {
     let phase = plan.phase(index)?;
     parts.sort_by_key(|part| part.shard);
+    let shards: Vec<ShardReport> =
+        parts.iter().map(|part| ShardReport { shard: part.shard, cpu: part.cpu, cost: part.cost }).collect();
     let first = parts.first()?;
     let started = first.started;
     let latest = |of: fn(&ClosedPhase) -> Stamp| parts.iter().map(of).max().unwrap_or(started);
@@ -384,7 +429,32 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     for other in tallies {
         tally.merge(other);
     }
+    let arrivals = match phase.load {
+        // Arrivals that the cap took away leave another process behind.
+        Load::Poisson { rate_per_s, .. } if tally.counts().dropped() == 0 => {
+            tally.arrivals().poisson_test(rate_per_s)
+        }
+        _ => None,
+    };
+    let costs: Vec<Cost> = shards.iter().map(|shard| shard.cost).collect();
+    let (verdict, reasons) = verdict::judge(&Evidence {
+        tally: &tally,
+        shape: match phase.load {
+            // A seamless start waits for the requests of the phase before.
+            Load::Concurrency { concurrency } => {
+                LoadShape::Closed { slots: (!phase.seamless).then_some(concurrency) }
+            }
+            _ => LoadShape::Open,
+        },
+        sending: sending_ended.since(started),
+        costs: &costs,
+        arrivals,
+    });
     Some(FinishedPhase {
+        shards,
+        verdict,
+        reasons,
+        arrivals,
         index,
         profiling_index: phase.profiling_index,
         name: phase.name.clone(),

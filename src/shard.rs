@@ -6,15 +6,15 @@
 
 pub mod barrier;
 pub mod driver;
-pub mod meter;
+mod meter;
 pub mod ring;
 #[expect(unsafe_code, reason = "the one place that talks to the kernel's shared memory")]
 pub mod sys;
 
+use crate::measure::Cost;
 use crate::shard::driver::Driver;
 use crate::shard::driver::Message;
 use crate::shard::driver::Shard;
-use crate::shard::meter::Cost;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingOptions;
 
@@ -48,9 +48,10 @@ impl Running {
     }
 }
 
-/// Starts a shard on a thread of its own, pinned to `cpu`. Everything it has to say comes as
+/// Starts a shard on a thread of its own, pinned to its core. Everything it has to say comes as
 /// [`Message`]s, the last one always [`Message::Ended`] (unless the thread panics).
-pub fn spawn(shard: Shard, cpu: usize, ring: RingOptions) -> Result<Running, SpawnError> {
+pub fn spawn(shard: Shard, ring: RingOptions) -> Result<Running, SpawnError> {
+    let cpu = shard.cpu;
     let name = format!("phasor-shard-{}", shard.shard);
     glommio::LocalExecutorBuilder::new(glommio::Placement::Fixed(cpu))
         .name(&name)

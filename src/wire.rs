@@ -13,12 +13,15 @@
 //! | `body` | counted, chunked or close-delimited bytes | pieces of the body |
 //! | `sse` | pieces of a stream | the data of one message after another |
 //! | `delta` | the JSON of one message | whether it has content, and its usage |
+//!
+//! `likeness` saves the last two the work on a message that differs from the one before only in its text.
 
 mod body;
 #[doc(hidden)]
 pub mod check;
 mod delta;
 mod head;
+mod likeness;
 pub mod reply;
 pub mod request;
 mod sse;

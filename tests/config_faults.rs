@@ -8,10 +8,14 @@ use proptest::prelude::*;
 
 /// What is shown for a file with these phases around which all is well.
 fn shown(phases: &str) -> String {
-    shown_text(&format!(
+    shown_text(&around(phases))
+}
+
+fn around(phases: &str) -> String {
+    format!(
         "benchmark:\n  model: demo\n  endpoint: {{url: \"http://127.0.0.1:8000\"}}\n  dataset: {{isl: 8}}\n  phases:\n\
          {phases}"
-    ))
+    )
 }
 
 fn shown_text(text: &str) -> String {
@@ -154,7 +158,7 @@ fn a_value_of_the_wrong_type() {
 #[test]
 fn a_phase_that_never_ends() {
     assert_snapshot!(shown("    - name: profiling\n      type: concurrency\n      concurrency: 4\n"), @r#"
-    error: `benchmark.phases.0` never ends: it has neither `requests` nor `duration`
+    error: `benchmark.phases.0` never ends: it has neither `requests` nor `duration`, nor `sessions`
      --> demo.yaml:6:7
       |
     6 |     - name: profiling
@@ -178,16 +182,17 @@ fn a_key_of_another_type_of_phase() {
 }
 
 #[test]
-fn a_type_that_is_not_supported_yet() {
-    assert_snapshot!(shown("    - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s}\n"), @r#"
-    error: `benchmark.phases.0.type: gamma` is known to AIPerf, phasor does not support it yet
+fn a_type_that_cannot_be_run_yet_is_valid_and_refused_at_the_start() {
+    let phases =
+        "    - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s, gracePeriod: 1}\n";
+    let loaded = config::parse("demo.yaml", &around(phases)).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_snapshot!(config::support::unsupported(&loaded.config).render(Colour::Never), @r"
+    error: `phases.profiling.type: gamma` is valid, phasor cannot run it yet
      --> demo.yaml:6:31
       |
-    6 |     - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s}
-      |                               ^^^^^ not supported yet
-      |
-      = help: write `concurrency` or `poisson`
-    "#);
+    6 |     - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s, gracePeriod: 1}
+      |                               ^^^^^ cannot be run yet
+    ");
 }
 
 #[test]
@@ -283,16 +288,15 @@ fn one_fault_makes_no_second_one() {
         "    - {name: load, kind: warm, type: concurrency, requests: 1}\n",
         "    - {name: load, kind: profiling, requests: 1, users: 4}\n",
         "    - {name: load, kind: profiling, type: user_centric, users: 4, rate: 1, sessions: 3}\n",
-        "    - {name: profiling, type: concurrency, sessions: 3}\n",
+        "    - {name: load, kind: profiling, type: gamma, rate: 1, smoothness: 0, sessions: 3}\n",
+        "    - {name: profiling, type: concurrency, sessions: 0}\n",
         "    - {name: profiling, type: concurrency, requests: 1, cancellation: {delay: 1}}\n",
         "    - {name: profiling, type: concurrency, requests: 1, requests: 2}\n",
         "    []\n",
         "    ~\n",
     ] {
         let shown = shown(phases);
-        // `sessions` is refused by name in addition to the type that it would belong to.
-        let most = if phases.contains("user_centric") { 2 } else { 1 };
-        assert!((1..=most).contains(&shown.matches("error: ").count()), "{phases}{shown}");
+        assert_eq!(shown.matches("error: ").count(), 1, "{phases}{shown}");
     }
 }
 

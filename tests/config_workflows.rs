@@ -28,13 +28,7 @@ fn shapes(config: &Config) -> Vec<(&str, PhaseKind, u32)> {
     config
         .phases
         .iter()
-        .map(|phase| {
-            let concurrency = match phase.load {
-                Load::Concurrency { concurrency } => concurrency,
-                Load::Poisson { concurrency, .. } => concurrency.unwrap_or(0),
-            };
-            (phase.name.as_str(), phase.kind, concurrency)
-        })
+        .map(|phase| (phase.name.as_str(), phase.kind, phase.load.concurrency().unwrap_or(0)))
         .collect()
 }
 
@@ -82,7 +76,7 @@ benchmark:
 
 #[test]
 fn the_four_phase_workflow_means_what_it_says() {
-    let Loaded { config, warnings } = parsed(FOUR_PHASES);
+    let Loaded { config, warnings, .. } = parsed(FOUR_PHASES);
     assert_eq!(
         shapes(&config),
         [
@@ -99,8 +93,9 @@ fn the_four_phase_workflow_means_what_it_says() {
         config.phases.iter().map(|phase| phase.cancellation.map(|block| block.rate_percent)).collect();
     assert_eq!(shares, [None, Some(5.0), Some(50.0), None]);
     assert_eq!(config.endpoint.urls[0].target, "/v1/chat/completions");
-    assert_eq!((config.dataset.entries, config.dataset.prompts.isl), (1_000, 512));
-    assert_eq!(config.dataset.prompts.osl, Some(128));
+    assert_eq!(config.dataset.entries, Some(1_000));
+    assert_eq!(config.dataset.prompts.isl.fixed_tokens(), Some(512));
+    assert_eq!(config.dataset.prompts.osl.and_then(|osl| osl.fixed_tokens()), Some(128));
     // One doubt: AIPerf would cut the requests in flight at the end of the three profiling phases.
     let doubts: Vec<&str> = warnings.iter().map(|warning| warning.message.as_str()).collect();
     assert!(doubts.len() == 1 && doubts[0].contains("`recovery_traffic`"), "{doubts:?}");
@@ -182,7 +177,7 @@ fn a_warmup_may_be_seamless_too() {
 }
 
 #[test]
-fn a_sweep_is_refused_by_name_for_now() {
+fn a_sweep_is_expanded_and_refused_by_name_at_the_start_for_now() {
     let text = format!(
         "{FOUR_PHASES}sweep:
   type: grid
@@ -191,9 +186,20 @@ fn a_sweep_is_refused_by_name_for_now() {
     phases.cancellation_stress.cancellation.rate: [25, 50]
 "
     );
-    let faults = config::parse("sweep.yaml", &text).err().unwrap_or_else(|| panic!("accepted"));
+    let loaded = parsed(&text);
+    let names: Vec<&str> = loaded.variations.iter().map(|variation| variation.dir_name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "concurrency_16__rate_25",
+            "concurrency_16__rate_50",
+            "concurrency_32__rate_25",
+            "concurrency_32__rate_50"
+        ]
+    );
+    let faults = config::support::unsupported(&loaded.config);
     let messages: Vec<&str> = faults.errors().map(|error| error.message.as_str()).collect();
-    assert_eq!(messages, ["`sweep` is known to AIPerf, phasor does not support it yet"]);
+    assert_eq!(messages, ["`sweep` is valid, phasor cannot run it yet"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use phasor::measure::catalogue::Sampled;
+use phasor::measure::latency::{Latencies, Latency};
 use phasor::measure::statistics::{Ordered, Statistics};
 use phasor::measure::tally::{Drop, ERROR_GROUPS_MAX};
 use phasor::measure::{Failure, Outcome, PhaseTally, Record};
@@ -109,6 +110,27 @@ fn a_good_reply_feeds_every_metric_with_the_definitions_of_the_reference() {
     assert_eq!(avg(&tally, Sampled::ErrorIsl), None);
     assert_eq!((tally.first_start(), tally.last_content()), (Some(at(100)), Some(at(160))));
     assert!(tally.check().is_ok());
+}
+
+#[test]
+fn service_runs_from_the_first_byte_and_response_from_the_plan() {
+    let mut tally = PhaseTally::new(16);
+    tally.record(&good(100), &[]);
+    tally.record(&Record { outcome: Outcome::Cancelled { delay: Nanos(1) }, ..good(200) }, &[]);
+    let spread = |latency| Latencies::spread([tally.latencies()].into_iter(), latency).unwrap();
+    for (latency, expected) in [
+        (Latency::Service, 59_000.0),
+        (Latency::ServiceFirstToken, 29_000.0),
+        (Latency::Response, 65_000.0),
+        (Latency::ResponseFirstToken, 35_000.0),
+    ] {
+        let spread = spread(latency);
+        assert!((spread.p99_9 - expected).abs() < 1e-9, "{latency:?}: {}", spread.p99_9);
+        assert_eq!((spread.count, spread.p99_interval), (1, None), "cancelled requests have no latency");
+    }
+    let mut unsent = PhaseTally::new(16);
+    unsent.record(&Record { first_byte_written: None, ..good(100) }, &[]);
+    assert_eq!(Latencies::spread([unsent.latencies()].into_iter(), Latency::Service), None);
 }
 
 #[test]

@@ -493,3 +493,12 @@ fn gaps_are_those_between_content_messages() {
         assert_eq!(record.last_content, Some(first.plus(Nanos::from_millis(3))));
     }
 }
+
+#[test]
+fn warming_up_takes_requests_through_the_engine_and_leaves_no_trace() {
+    let mut engine = world::idle_engine();
+    assert_eq!(engine.warm_up(), 16);
+    assert_eq!(engine.in_flight(), 0);
+    assert_eq!(engine.connections_open(), 0);
+    assert!(engine.poll_action().is_none() && engine.poll_event().is_none());
+}

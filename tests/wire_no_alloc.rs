@@ -54,10 +54,10 @@ fn ten_thousand_replies_allocate_nothing() {
         hi.len()
     );
     let url = phasor::config::Url {
-        text: String::new(),
         host: "localhost".to_owned(),
         port: 8_000,
         target: "/v1".to_owned(),
+        ..phasor::config::Url::default()
     };
     let template = RequestTemplate::new(&url, true);
     let mut head = Vec::with_capacity(1_024);

@@ -1,9 +1,13 @@
 //! `client_report.json`: what only phasor knows (docs/artifacts.md has every member).
 
-use crate::artifact::{FinishedPhase, FinishedRun};
+use crate::artifact::{FinishedPhase, FinishedRun, ShardReport};
 use crate::dataset::ISL_RULE;
 use crate::measure::PhaseTally;
+use crate::measure::catalogue::Sampled;
+use crate::measure::latency::{Latencies, Latency, Spread};
+use crate::measure::statistics::Ordered;
 use crate::measure::tally::{Counts, Lateness};
+use crate::measure::weighted::Grain;
 use serde_json::{Map, Value as Json, json};
 
 /// Name of the file.
@@ -11,9 +15,8 @@ pub const CLIENT_REPORT: &str = "client_report.json";
 
 /// The report.
 pub(super) fn report(run: &FinishedRun<'_>) -> Json {
-    let counts = Counts::sum(run.phases.iter().map(|phase| phase.tally.counts()));
-    let exact = run.phases.iter().all(|phase| phase.tally.is_exact());
-    let lateness = PhaseTally::pooled_lateness(run.phases.iter().map(|phase| &phase.tally));
+    let streaming = run.config.endpoint.streaming;
+    let tallies: Vec<&PhaseTally> = run.phases.iter().map(|phase| &phase.tally).collect();
     let mut members = Map::new();
     let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
     add("schema_version", json!(1));
@@ -23,18 +26,10 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
         add("random_seed", json!(seed));
     }
     add("interrupted", json!(run.interrupted));
-    add("total", Json::Object(numbers(&counts, lateness, exact)));
+    add("total", Json::Object(numbers(&tallies, streaming)));
     add("phases", run.phases.iter().map(|one| phase(run, one)).collect());
     add("records_lost", json!(run.records_lost));
-    let shards = run.shards.iter().map(|shard| {
-        json!({
-            "shard": shard.shard,
-            "cpu": shard.cpu,
-            "busy_share": shard.busy_share,
-            "longest_gap_ns": shard.longest_gap.0,
-        })
-    });
-    add("shards", shards.collect());
+    add("shards", run.shards.iter().map(shard_cost).collect());
     Json::Object(members)
 }
 
@@ -51,12 +46,15 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("start_ns", json!(run.clock.unix_ns(phase.started)));
     add("sending_end_ns", json!(run.clock.unix_ns(phase.sending_ended)));
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
-    let tally = &phase.tally;
-    members.extend(numbers(tally.counts(), tally.lateness_summary(), tally.is_exact()));
+    members.extend(proof(phase));
+    members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming));
     Json::Object(members)
 }
 
-fn numbers(counts: &Counts, lateness: Option<Lateness>, exact: bool) -> Map<String, Json> {
+/// What is said of a phase, and of all phases together.
+fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
+    let counts = Counts::sum(tallies.iter().map(|tally| tally.counts()));
+    let exact = tallies.iter().all(|tally| tally.is_exact());
     let mut members = Map::new();
     let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
     add("planned", json!(counts.planned()));
@@ -66,17 +64,24 @@ fn numbers(counts: &Counts, lateness: Option<Lateness>, exact: bool) -> Map<Stri
     add("failed", json!(counts.failed));
     add("cancelled", json!(counts.cancelled));
     add("abandoned", json!(counts.abandoned));
-    if let Some(lateness) = lateness {
-        let value = json!({
-            "p50": lateness.p50.0,
-            "p90": lateness.p90.0,
-            "p99": lateness.p99.0,
-            "p99_9": lateness.p99_9.0,
-            "max": lateness.max.0,
-            "count": lateness.count,
-        });
-        add("lateness_ns", value);
+    if let Some(lateness) = PhaseTally::pooled_lateness(tallies.iter().copied()) {
+        add("lateness_ns", late(&lateness));
     }
+    let [service, response] =
+        [(Latency::Service, Latency::ServiceFirstToken), (Latency::Response, Latency::ResponseFirstToken)]
+            .map(|(whole, first)| latency(tallies, whole, streaming.then_some(first)));
+    if !service.is_empty() {
+        add("service_latency_ns", Json::Object(service));
+    }
+    if !response.is_empty() {
+        add("response_latency_ns", Json::Object(response));
+    }
+    let intervals = intervals(tallies, streaming);
+    if !intervals.is_empty() {
+        add("confidence_95_ns", Json::Object(intervals));
+    }
+    let intervals: Vec<_> = tallies.iter().map(|tally| tally.intervals()).collect();
+    add("time_weighted_from", json!(Grain::of(&intervals).name()));
     add("percentile_method", json!(if exact { "exact" } else { "hdr3" }));
     let counting = json!({
         "isl": { "usage": counts.isl_by_usage, "rule": counts.isl_by_rule },
@@ -86,5 +91,116 @@ fn numbers(counts: &Counts, lateness: Option<Lateness>, exact: bool) -> Map<Stri
     add("token_counting", counting);
     add("request_body_bytes", json!(counts.request_body_bytes));
     add("reply_body_bytes", json!(counts.reply_body_bytes));
+    members
+}
+
+fn late(lateness: &Lateness) -> Json {
+    json!({
+        "p50": lateness.p50.0,
+        "p90": lateness.p90.0,
+        "p99": lateness.p99.0,
+        "p99_9": lateness.p99_9.0,
+        "max": lateness.max.0,
+        "count": lateness.count,
+    })
+}
+
+/// The spread of a latency to the last content, and of that to the first where there is such.
+fn latency(tallies: &[&PhaseTally], whole: Latency, first: Option<Latency>) -> Map<String, Json> {
+    let names = [("request_latency", Some(whole)), ("time_to_first_token", first)];
+    names
+        .into_iter()
+        .filter_map(|(name, latency)| {
+            let sets = tallies.iter().map(|tally| tally.latencies());
+            Some((name.to_owned(), spread(&Latencies::spread(sets, latency?)?)))
+        })
+        .collect()
+}
+
+fn spread(spread: &Spread) -> Json {
+    let mut members = Map::new();
+    let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
+    add("p50", json!(spread.p50));
+    add("p90", json!(spread.p90));
+    add("p99", json!(spread.p99));
+    add("p99_9", json!(spread.p99_9));
+    add("max", json!(spread.max.0));
+    add("count", json!(spread.count));
+    if let Some((low, high)) = spread.p99_interval {
+        add("p99_interval", json!([low, high]));
+    }
+    Json::Object(members)
+}
+
+/// Where the true percentiles lie; those that too few values say nothing about are left out.
+fn intervals(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
+    const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+    [Sampled::RequestLatency, Sampled::TimeToFirstToken, Sampled::InterTokenLatency]
+        .into_iter()
+        .filter(|sampled| streaming || !sampled.metric().streaming)
+        .filter_map(|sampled| {
+            let sets: Vec<_> = tallies.iter().map(|tally| tally.samples(sampled)).collect();
+            let ordered = Ordered::of(&sets);
+            let intervals: Map<String, Json> = QUANTILES
+                .into_iter()
+                .filter_map(|(name, q)| Some((name.to_owned(), json!(ordered.confidence(q)?))))
+                .collect();
+            (!intervals.is_empty()).then(|| (sampled.metric().tag.to_owned(), Json::Object(intervals)))
+        })
+        .collect()
+}
+
+/// What one shard cost; what the system did not tell is absent.
+fn shard_cost(shard: &ShardReport) -> Json {
+    let cost = &shard.cost;
+    let mut members = Map::new();
+    let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
+    add("shard", json!(shard.shard));
+    add("cpu", json!(shard.cpu));
+    add("busy_share", json!(cost.busy_share));
+    add("longest_gap_ns", json!(cost.longest_gap.0));
+    let told = [
+        ("cpu_time_ns", cost.cpu_time.map(|span| span.0)),
+        ("run_delay_ns", cost.run_delay.map(|span| span.0)),
+        ("involuntary_switches", cost.involuntary_switches),
+        ("steal_ns", cost.steal.map(|span| span.0)),
+    ];
+    for (name, value) in told {
+        if let Some(value) = value {
+            add(name, json!(value));
+        }
+    }
+    Json::Object(members)
+}
+
+/// The client's part in the numbers of a phase.
+fn proof(phase: &FinishedPhase) -> Map<String, Json> {
+    let mut members = Map::new();
+    let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
+    add("verdict", json!(phase.verdict.name()));
+    let reasons = phase.reasons.iter().map(|reason| {
+        json!({
+            "what": reason.what,
+            "value": reason.value,
+            "limit": reason.limit,
+            "verdict": reason.verdict.name(),
+        })
+    });
+    add("reasons", reasons.collect());
+    if let Some(test) = &phase.arrivals {
+        let mut law = json!({
+            "law": "poisson",
+            "gaps": test.gaps,
+            "rate_per_s": test.rate_per_s,
+            "distance": test.distance,
+            "distance_limit": test.distance_limit,
+            "passes": test.passes(),
+        });
+        if let (Some(dispersion), Some(members)) = (test.dispersion_100ms, law.as_object_mut()) {
+            members.insert("dispersion_100ms".to_owned(), json!(dispersion));
+        }
+        add("arrivals", law);
+    }
+    add("shards", phase.shards.iter().map(shard_cost).collect());
     members
 }

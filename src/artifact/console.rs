@@ -3,17 +3,16 @@
 use crate::artifact::grid::{Align, Grid, wrap};
 use crate::artifact::json::INCOMPLETE_REASON;
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedRun, PHASE_CSV, PHASE_JSON};
+use crate::artifact::{FinishedRun, panel};
 use crate::measure::catalogue::Table;
 use crate::measure::statistics::Statistics;
 use crate::measure::summary::{Summary, Value};
 use crate::measure::tally::{Counts, ErrorGroup};
+use crate::measure::verdict::Verdict;
+use crate::measure::weighted::TimeWeighted;
 use crate::time::Nanos;
 use std::fmt::Write;
 use std::path::Path;
-
-/// Name of the file.
-pub const CONSOLE: &str = "profile_export_console.txt";
 
 /// Columns of the file.
 pub const WIDTH: usize = 140;
@@ -54,8 +53,12 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
         }
     }
     let root = &results.root.summary;
+    if run.switches.show_trace_timing {
+        section(&mut text, &metric_table("phasor | HTTP Trace Timing", root, Table::Trace), width);
+    }
     let title = "phasor | LLM Metrics";
     section(&mut text, &metric_table(&format!("{title}: Effective"), root, Table::Effective), width);
+    section(&mut text, &metric_table(&format!("{title}: Active"), root, Table::Active), width);
     section(&mut text, &metric_table(&format!("{title}: Usage"), root, Table::Usage), width);
     section(&mut text, &metric_table(title, root, Table::Main), width);
     if root.value("usage_prompt_tokens").is_some() && root.value("usage_prompt_cache_read_tokens").is_none() {
@@ -68,12 +71,20 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
             text.push('\n');
         }
     }
+    if let Some(phase) = run.phases.first()
+        && let Some(warning) = panel::length_mismatch(root, phase.tally.judgement(), width)
+    {
+        text.push('\n');
+        text.push_str(&warning);
+    }
     section(&mut text, &client_table(run), width);
+    text.push_str(&reasons(run));
     let lost = run.records_lost;
     if lost > 0 {
         let _ = writeln!(
             text,
-            "\n{lost} records are missing in profile_export.jsonl: the disk was too slow or failed."
+            "\n{lost} records are missing in {}: the disk was too slow or failed.",
+            run.switches.records_name()
         );
     }
     text
@@ -87,10 +98,19 @@ pub fn footer(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Str
     if let Some(seconds) = duration_s(&results.root) {
         let _ = writeln!(text, "Benchmark Duration: {seconds:.2} sec{early}");
     }
-    let _ = writeln!(text, "CSV Export: {}", directory.join(PHASE_CSV).display());
-    let _ = writeln!(text, "JSON Export: {}", directory.join(PHASE_JSON).display());
-    let report = directory.join(super::client_report::CLIENT_REPORT);
-    let _ = writeln!(text, "Client Report: {}", report.display());
+    let switches = &run.switches;
+    let mut export = |what: &str, name: String| {
+        let _ = writeln!(text, "{what}: {}", directory.join(name).display());
+    };
+    export("CSV Export", switches.csv_name());
+    if switches.summary {
+        export("JSON Export", switches.json_name());
+    }
+    if switches.slice_duration.is_some() {
+        export("Time Slices", switches.slices_json_name());
+    }
+    export("Client Report", super::client_report::CLIENT_REPORT.to_owned());
+    export("Log File", super::log::LOG.to_owned());
     if run.interrupted {
         text.push_str(
             "The profile run was cancelled early. Results shown may be incomplete or inaccurate.\n",
@@ -156,6 +176,9 @@ fn cells(value: &Value) -> [Option<f64>; 7] {
             [Some(*avg), Some(*min), Some(*max), Some(p99), Some(p90), Some(p50), Some(*std)]
         }
         Value::Single(value) => [Some(*value), None, None, None, None, None, None],
+        Value::Weighted(TimeWeighted { avg, min, max, p99, p90, p50, std, .. }) => {
+            [*avg, *min, *max, *p99, *p90, *p50, *std].map(Some)
+        }
     }
 }
 
@@ -173,22 +196,44 @@ fn client_table(run: &FinishedRun<'_>) -> Grid {
         ("late p50", Align::Right),
         ("late p99", Align::Right),
         ("late max", Align::Right),
+        ("verdict", Align::Left),
     ];
     let mut grid = Grid::new("phasor | Client (lateness in us)", &columns);
     for phase in &run.phases {
         let tally = &phase.tally;
         let late = tally.lateness_summary().map(|late| [late.p50, late.p99, late.max]);
-        grid.row(client_row(phase.name.clone(), tally.counts(), late));
+        grid.row(client_row(phase.name.clone(), tally.counts(), late, phase.verdict.name()));
     }
     if run.phases.len() > 1 {
         let counts = Counts::sum(run.phases.iter().map(|phase| phase.tally.counts()));
         let late = crate::measure::PhaseTally::pooled_lateness(run.phases.iter().map(|phase| &phase.tally));
-        grid.row(client_row("all".to_owned(), &counts, late.map(|late| [late.p50, late.p99, late.max])));
+        let late = late.map(|late| [late.p50, late.p99, late.max]);
+        let worst = run.phases.iter().map(|phase| phase.verdict).max().unwrap_or(Verdict::Ok);
+        grid.row(client_row("all".to_owned(), &counts, late, worst.name()));
     }
     grid
 }
 
-fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>) -> Vec<String> {
+/// Why phases are not ok, a line for each limit that was crossed; empty when all are.
+fn reasons(run: &FinishedRun<'_>) -> String {
+    let mut text = String::new();
+    for phase in &run.phases {
+        for reason in &phase.reasons {
+            let _ = writeln!(
+                text,
+                "{}: {} is {:.3}, over {:.3} ({})",
+                phase.name,
+                reason.what,
+                reason.value,
+                reason.limit,
+                reason.verdict.name()
+            );
+        }
+    }
+    text
+}
+
+fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>, verdict: &str) -> Vec<String> {
     let numbers = [
         counts.planned(),
         counts.sent,
@@ -204,6 +249,7 @@ fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>) -> Vec<St
         Some(late) => row.extend(late.map(|late| decimal(late.0 as f64 / 1e3))),
         None => row.extend(["N/A"; 3].map(str::to_owned)),
     }
+    row.push(verdict.to_owned());
     row
 }
 

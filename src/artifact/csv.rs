@@ -2,6 +2,7 @@
 
 use crate::measure::statistics::PERCENTILES;
 use crate::measure::summary::{Summary, Value};
+use crate::measure::weighted::TimeWeighted;
 
 /// The whole file. An error is one of the writer, which cannot fail in memory.
 pub(super) fn file(summary: &Summary) -> Result<Vec<u8>, csv::Error> {
@@ -36,6 +37,17 @@ pub(super) fn file(summary: &Summary) -> Result<Vec<u8>, csv::Error> {
                 statistics.write_record(row)?;
             }
             Value::Single(value) => singles.write_record([name, number(*value)])?,
+            Value::Weighted(curve) => {
+                let TimeWeighted { avg, min, max, p50, p90, p95, p99, std } = *curve;
+                let known = [(50, p50), (90, p90), (95, p95), (99, p99)];
+                let mut row = vec![name, number(avg), number(min), number(max), String::new()];
+                row.extend(PERCENTILES.map(|percent| {
+                    let value = known.iter().find(|(of, _)| *of == percent);
+                    value.map(|(_, value)| number(*value)).unwrap_or_default()
+                }));
+                row.push(number(std));
+                statistics.write_record(row)?;
+            }
         }
     }
     let mut file = bytes(statistics)?;
@@ -44,14 +56,14 @@ pub(super) fn file(summary: &Summary) -> Result<Vec<u8>, csv::Error> {
     Ok(file)
 }
 
-fn writer() -> csv::Writer<Vec<u8>> {
+pub(super) fn writer() -> csv::Writer<Vec<u8>> {
     csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new())
 }
 
-fn bytes(writer: csv::Writer<Vec<u8>>) -> Result<Vec<u8>, csv::Error> {
+pub(super) fn bytes(writer: csv::Writer<Vec<u8>>) -> Result<Vec<u8>, csv::Error> {
     writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
 }
 
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     format!("{value:.2}")
 }

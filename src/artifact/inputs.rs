@@ -1,11 +1,10 @@
 //! `inputs.json` (spec/artifacts 3): what will be sent, written before the first request.
 
-use crate::artifact::file::write_with;
+use crate::artifact::file::{WriteFailure, write_with};
 use crate::dataset::{Dataset, Row};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
-use std::io;
 use std::path::Path;
 
 /// Name of the file.
@@ -44,10 +43,9 @@ fn conversation<'a>(dataset: &Dataset, row: &'a Row) -> Result<Conversation<'a>,
 ///
 /// # Errors
 /// The file cannot be written, or a body of the dataset is not JSON.
-pub fn write(directory: &Path, dataset: &Dataset) -> Result<(), io::Error> {
+pub fn write_inputs(directory: &Path, dataset: &Dataset) -> Result<(), WriteFailure> {
     write_with(directory, INPUTS, |out| {
         serde_json::to_writer_pretty(&mut *out, &Document { data: Rows(dataset) })?;
         Ok(())
     })
-    .map_err(|failure| failure.source)
 }

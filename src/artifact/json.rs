@@ -108,7 +108,7 @@ fn member(summary: &Summary, tag: &str) -> Option<(&'static str, Json)> {
 
 /// A metric's object: unit, average, percentiles, minimum, maximum, deviation, count and sum, as far as
 /// there are such. A number that is not finite is left out.
-fn object(unit: &str, value: &Value) -> Json {
+pub(super) fn object(unit: &str, value: &Value) -> Json {
     let mut object = Map::new();
     object.insert("unit".to_owned(), json!(unit));
     let mut add = |name: &str, value: Option<f64>| {
@@ -136,12 +136,22 @@ fn object(unit: &str, value: &Value) -> Json {
             object.insert("sum".to_owned(), json!(statistics.sum));
         }
         Value::Single(value) => add("avg", Some(*value)),
+        Value::Weighted(curve) => {
+            add("avg", Some(curve.avg));
+            add("p50", Some(curve.p50));
+            add("p90", Some(curve.p90));
+            add("p95", Some(curve.p95));
+            add("p99", Some(curve.p99));
+            add("min", Some(curve.min));
+            add("max", Some(curve.max));
+            add("std", Some(curve.std));
+        }
     }
     Json::Object(object)
 }
 
 /// The config in AIPerf's normal form, with the directory that was really written to.
-fn input_config(directory: &Path, run: &FinishedRun<'_>) -> Json {
+pub(super) fn input_config(directory: &Path, run: &FinishedRun<'_>) -> Json {
     let mut config = run.config.input_config.clone();
     let absolute = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
     if let Json::Object(members) = &mut config {

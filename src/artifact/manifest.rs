@@ -1,7 +1,7 @@
 //! `phase_manifest.json` (spec/artifacts 8): the phases that ran, their windows and their files.
 
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedPhase, FinishedRun, PHASE_CSV, PHASE_JSON};
+use crate::artifact::{FinishedPhase, FinishedRun};
 use crate::measure::tally::ErrorGroup;
 use serde_json::{Map, Value as Json, json};
 
@@ -15,7 +15,8 @@ pub(super) fn manifest(run: &FinishedRun<'_>, results: &Results) -> Json {
 
 fn entry(run: &FinishedRun<'_>, phase: &FinishedPhase, scope: &Scope) -> Json {
     let counts = phase.tally.counts();
-    json!({
+    let path = |file: String| format!("phases/{}/{file}", phase.name);
+    let mut entry = json!({
         "phase_index": phase.index,
         "profiling_index": phase.profiling_index,
         "phase_name": phase.name,
@@ -27,9 +28,12 @@ fn entry(run: &FinishedRun<'_>, phase: &FinishedPhase, scope: &Scope) -> Json {
         "error_request_count": counts.errors(),
         "total_request_count": counts.completed(),
         "error_summary": scope.errors.iter().map(error).collect::<Vec<_>>(),
-        "metrics_json": format!("phases/{}/{PHASE_JSON}", phase.name),
-        "metrics_csv": format!("phases/{}/{PHASE_CSV}", phase.name),
-    })
+        "metrics_csv": path(run.switches.csv_name()),
+    });
+    if let (true, Some(members)) = (run.switches.summary, entry.as_object_mut()) {
+        members.insert("metrics_json".to_owned(), json!(path(run.switches.json_name())));
+    }
+    entry
 }
 
 fn error(group: &ErrorGroup) -> Json {

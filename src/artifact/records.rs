@@ -3,15 +3,19 @@
 //! Lines are built in one reused buffer from texts prepared once, so that a writer keeps up with many
 //! shards. It opens no file: the caller owns the writer, and what is lost when it fails.
 
+mod trace;
+
+use crate::artifact::Switches;
 use crate::config::Config;
 use crate::dataset::Dataset;
 pub use crate::measure::RecordBatch;
 use crate::measure::catalogue::{Feed, Metric, SAMPLED, Source};
 use crate::measure::facts::{Facts, request_end};
-use crate::measure::{Failure, Outcome, Record};
+use crate::measure::{Failure, Judgement, Outcome, Record};
 use crate::time::{Clock, Stamp};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// Turns batches of records into lines.
 #[derive(Debug)]
@@ -22,6 +26,8 @@ pub struct RecordLines {
     /// Each phase's members, from `benchmark_phase` to `phase_kind`.
     phases: Vec<String>,
     metrics: Vec<MetricText>,
+    judgement: Arc<Judgement>,
+    trace: bool,
     line: Vec<u8>,
 }
 
@@ -48,8 +54,15 @@ struct ErrorText<'a> {
 }
 
 impl RecordLines {
-    /// Prepares the texts that lines share.
-    pub fn new(config: &Config, dataset: &Dataset, clock: Clock) -> Self {
+    /// Prepares the texts that lines share. Lines say of each good request whether it met the objectives of
+    /// `judgement`, if there are any.
+    pub fn new(
+        config: &Config,
+        dataset: &Dataset,
+        clock: Clock,
+        judgement: Arc<Judgement>,
+        switches: &Switches,
+    ) -> Self {
         let mut profiling = 0_u16;
         let phases = config
             .phases
@@ -88,6 +101,8 @@ impl RecordLines {
             conversations: dataset.rows().iter().map(|row| json_string(&row.conversation_id)).collect(),
             phases,
             metrics,
+            judgement,
+            trace: switches.trace,
             line: Vec::with_capacity(8 * 1_024),
         }
     }
@@ -112,7 +127,7 @@ impl RecordLines {
     }
 
     fn render(&mut self, record: &Record, gaps_ns: &[u64]) -> io::Result<()> {
-        let Self { clock, conversations, phases, metrics, line } = self;
+        let Self { clock, conversations, phases, metrics, judgement, trace, line } = self;
         let missing =
             |what| io::Error::new(io::ErrorKind::InvalidData, format!("a record's {what} is unknown"));
         let phase = phases.get(usize::from(record.phase)).ok_or_else(|| missing("phase"))?;
@@ -151,7 +166,15 @@ impl RecordLines {
         uuid(line, record.correlation_id);
         line.extend_from_slice(b"},\"metrics\":{");
         render_metrics(line, metrics, record, gaps_ns)?;
+        if matches!(record.outcome, Outcome::Ok) && judgement.has_objectives() {
+            let held = u8::from(judgement.holds(&Facts::of(record)));
+            // A good request has metrics, so something stands before it.
+            write!(line, ",\"good_request_count\":{{\"value\":{held},\"unit\":\"requests\"}}")?;
+        }
         line.push(b'}');
+        if *trace {
+            trace::render(line, record, *clock)?;
+        }
         match &record.outcome {
             Outcome::Abandoned | Outcome::Ok => {}
             Outcome::Cancelled { delay } => render_error(line, &Failure::cancelled(*delay))?,
@@ -205,7 +228,11 @@ fn render_metrics(
                     serde_json::to_writer(&mut *line, &(value / divisor))?;
                 }
             }
-            Source::Adjusted(_) | Source::Derived(_) | Source::Gaps | Source::Record(..) => continue,
+            Source::Adjusted(_)
+            | Source::Curve(_)
+            | Source::Derived(_)
+            | Source::Gaps
+            | Source::Record(..) => continue,
         }
         line.extend_from_slice(text.after.as_bytes());
     }

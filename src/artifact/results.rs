@@ -3,9 +3,10 @@
 use crate::artifact::{FinishedPhase, FinishedRun};
 use crate::config::PhaseKind;
 use crate::measure::PhaseTally;
-use crate::measure::summary::{DurationRule, Summary};
+use crate::measure::summary::{DurationRule, Summary, Terms};
 use crate::measure::tally::ErrorGroup;
-use crate::time::{Nanos, Stamp};
+use crate::measure::weighted::Window;
+use crate::time::{Clock, Nanos, Stamp};
 
 /// The numbers of a scope: one phase, or all phases of one kind together.
 #[derive(Debug)]
@@ -38,27 +39,29 @@ impl Results {
             run.phases.iter().filter(|phase| phase.kind == kind).collect()
         };
         let streaming = run.config.endpoint.streaming;
-        let mut root = Scope::of(&kind(PhaseKind::Profiling), streaming);
+        let clock = run.clock;
+        let mut root = Scope::of(&kind(PhaseKind::Profiling), clock, streaming);
         root.interrupted = run.interrupted;
-        let warmup = Scope::of(&kind(PhaseKind::Warmup), streaming);
+        let warmup = Scope::of(&kind(PhaseKind::Warmup), clock, streaming);
         Self {
             root,
             warmup: (warmup.summary.counts().completed() > 0).then_some(warmup),
-            phases: run.phases.iter().map(|phase| Scope::of(&[phase], streaming)).collect(),
+            phases: run.phases.iter().map(|phase| Scope::of(&[phase], clock, streaming)).collect(),
         }
     }
 }
 
 impl Scope {
     /// Pools phases: their windows add up, and two or more of them make the sum the benchmark's duration.
-    fn of(phases: &[&FinishedPhase], streaming: bool) -> Self {
+    fn of(phases: &[&FinishedPhase], clock: Clock, streaming: bool) -> Self {
         let tallies: Vec<&PhaseTally> = phases.iter().map(|phase| &phase.tally).collect();
         let window = Nanos(phases.iter().map(|phase| phase.ended.since(phase.started).0).sum());
         let rule = if phases.len() > 1 { DurationRule::Window } else { DurationRule::FirstToLast };
         let start = phases.iter().map(|phase| phase.started).min();
         let end = phases.iter().map(|phase| phase.ended).max();
+        let span = start.zip(end).map(|(start, end)| Window { clock, start, end, streaming });
         Self {
-            summary: Summary::of(&tallies, window, rule, streaming),
+            summary: Summary::of(&tallies, &Terms { window, rule, streaming, span }),
             errors: PhaseTally::pooled_errors(tallies.iter().copied()),
             span: start.zip(end),
             interrupted: phases.iter().any(|phase| phase.interrupted),

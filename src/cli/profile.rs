@@ -3,9 +3,11 @@
 use crate::artifact;
 use crate::cli::exit;
 use crate::cli::say;
+use crate::cli::say_all;
+use crate::cli::show;
 use crate::config;
+use crate::config::CommandLine;
 use crate::config::Config;
-use crate::config::diagnostic::Colour;
 use crate::dataset::Dataset;
 use crate::dataset::synthetic;
 use crate::mock::Delay;
@@ -21,8 +23,6 @@ use crate::time::Clock;
 use anyhow::Context;
 use clap::Args;
 use clap::ValueEnum;
-use std::io::IsTerminal;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -31,17 +31,9 @@ use std::sync::atomic::AtomicBool;
 /// Arguments of `phasor profile`.
 #[derive(Debug, Args)]
 pub(super) struct ProfileArguments {
-    /// The YAML file with model, endpoint, dataset and phases
+    /// The YAML file with model, endpoint, dataset and phases; `-` is standard input
     #[arg(long, short = 'f', value_name = "FILE")]
-    config: PathBuf,
-
-    /// Directory for the results, in place of `artifacts.dir`
-    #[arg(long, visible_alias = "output-artifact-dir", value_name = "DIR")]
-    artifact_dir: Option<PathBuf>,
-
-    /// Progress on stderr
-    #[arg(long, visible_alias = "ui-type", value_enum, default_value_t = UiChoice::Simple)]
-    ui: UiChoice,
+    config: Option<PathBuf>,
 
     /// Number of shards, each with a core, an executor and connections of its own
     #[arg(long, value_name = "N|auto", default_value = "auto")]
@@ -70,17 +62,6 @@ pub(super) struct ProfileArguments {
     /// Log of the built-in server's arrivals, one line per request
     #[arg(long, value_name = "FILE", requires = "mock")]
     mock_log: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum UiChoice {
-    /// As simple
-    #[value(hide = true)]
-    Dashboard,
-    /// Only the edges of phases
-    None,
-    /// A line of counts now and then
-    Simple,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -146,9 +127,9 @@ impl FromStr for CpuList {
 const CPUS_MAX: usize = 8_192;
 
 /// Runs a config and tells the exit code.
-pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
+pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyhow::Result<u8> {
     let clock = Clock::start();
-    let Some(mut config) = load(arguments) else { return Ok(exit::FAILED) };
+    let Some(mut config) = load(arguments, given) else { return Ok(exit::FAILED) };
 
     let request = CoreRequest {
         shards: arguments.shards.0,
@@ -156,9 +137,6 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
         mock: arguments.mock,
     };
     let cores = cores::assign(&request, &cores::available()?, run::useful_shards(&config))?;
-    if let Some(directory) = &arguments.artifact_dir {
-        config.artifacts.dir = Some(directory.clone());
-    }
     let directory = artifact::directory_name(&config);
     run::make_directory(&directory)?;
     let dataset = Arc::new(build_dataset(&config)?);
@@ -173,12 +151,12 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
             IdleChoice::Sleep => Some(Idle::Sleep),
             IdleChoice::Spin => Some(Idle::Spin),
         },
-        ui: match arguments.ui {
-            UiChoice::None => Ui::None,
-            UiChoice::Dashboard | UiChoice::Simple => Ui::Simple,
+        ui: match config.runtime.ui {
+            Some(config::Ui::None) => Ui::None,
+            Some(config::Ui::Dashboard | config::Ui::Simple) | None => Ui::Simple,
         },
         directory,
-        cli_command: command_line(arguments),
+        cli_command: given.text.clone(),
         server_inside: arguments.mock,
         interrupt,
         clock,
@@ -204,18 +182,16 @@ pub(super) fn profile(arguments: &ProfileArguments) -> anyhow::Result<u8> {
 }
 
 /// Loads the config, or prints everything that is wrong with it.
-fn load(arguments: &ProfileArguments) -> Option<Config> {
-    let terminal = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let colour = if terminal { Colour::Always } else { Colour::Never };
-    match config::load(&arguments.config) {
+fn load(arguments: &ProfileArguments, given: &CommandLine) -> Option<Config> {
+    match config::load_with(arguments.config.as_deref(), Some(given)) {
         Ok(loaded) => {
-            if !loaded.warnings.is_empty() {
-                say(&loaded.warnings.render(colour));
-            }
-            Some(loaded.config)
+            say_all(&loaded.warnings);
+            let unsupported = config::support::unsupported(&loaded.config);
+            say_all(&unsupported);
+            (!unsupported.has_errors()).then_some(loaded.config)
         }
         Err(faults) => {
-            say(&faults.render(colour));
+            say_all(&faults);
             None
         }
     }
@@ -239,18 +215,6 @@ fn start_mock(arguments: &ProfileArguments, config: &mut Config, cpu: Option<usi
     config.redirect(mock.address());
     say(&format!("The load goes to the built-in server on {}", mock.address()));
     Ok(mock)
-}
-
-/// The command line as it is put into files. No argument of this command is a secret.
-fn command_line(arguments: &ProfileArguments) -> String {
-    format!("phasor profile --config '{}'", arguments.config.display())
-}
-
-/// Prints results; a reader that has gone away is nobody's fault.
-fn show(console: &str) {
-    let mut stdout = std::io::stdout();
-    let _ = stdout.write_all(console.as_bytes());
-    let _ = stdout.flush();
 }
 
 #[cfg(test)]

@@ -84,24 +84,80 @@ impl Diagnostic {
     }
 }
 
+/// The texts that places are in: a file's, and behind it a command line's.
+///
+/// Bytes of the command line count from one behind the end of the file's text, so that one number says both
+/// which text and where in it.
+#[derive(Clone, Debug)]
+pub struct Texts {
+    file_name: Arc<str>,
+    text: Arc<str>,
+    command_line: Arc<str>,
+}
+
+impl Texts {
+    /// What a place in the command line is shown as.
+    const COMMAND_LINE: &'static str = "command line";
+
+    /// `text`, which was read from `file_name`, and the command line that goes with it.
+    pub fn new(file_name: &str, text: &str, command_line: &str) -> Self {
+        Self { file_name: file_name.into(), text: text.into(), command_line: command_line.into() }
+    }
+
+    /// Where the bytes of the command line start behind a file of `text`.
+    pub fn command_line_start(text: &str) -> usize {
+        text.len() + 1
+    }
+
+    /// The text that `place` is in, its name, and how far its bytes are shifted.
+    fn find(&self, place: &Span) -> (&str, &str, usize) {
+        let shift = Self::command_line_start(&self.text);
+        if place.start >= shift && !self.command_line.is_empty() {
+            (&self.command_line, Self::COMMAND_LINE, shift)
+        } else {
+            (&self.text, &self.file_name, 0)
+        }
+    }
+
+    /// Clamps `span` to its text, to whole characters and to its first line.
+    fn first_line_of(&self, span: &Span) -> Span {
+        let (text, _, shift) = self.find(span);
+        let start = floor_boundary(text, span.start.saturating_sub(shift));
+        let end = floor_boundary(text, span.end.saturating_sub(shift)).max(start);
+        let line = text.get(start..end).unwrap_or_default();
+        let length = line.find(['\n', '\r']).unwrap_or(line.len());
+        shift + start..shift + start + length
+    }
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        Self::new("", "", "")
+    }
+}
+
 /// Everything found wrong with one file, in file order.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
-    file_name: String,
-    text: Arc<str>,
+    texts: Texts,
     items: Vec<Diagnostic>,
 }
 
 impl Diagnostics {
     /// No fault yet in `text`, which was read from `file_name`.
     pub fn new(file_name: &str, text: &str) -> Self {
-        Self { file_name: file_name.to_owned(), text: text.into(), items: Vec::new() }
+        Self::in_texts(Texts::new(file_name, text, ""))
+    }
+
+    /// No fault yet in `texts`.
+    pub fn in_texts(texts: Texts) -> Self {
+        Self { texts, items: Vec::new() }
     }
 
     /// Adds one; its spans are clamped to the text, to whole characters and to their first line.
     pub fn push(&mut self, mut diagnostic: Diagnostic) {
-        diagnostic.place = diagnostic.place.map(|span| self.first_line_of(&span));
-        diagnostic.context = diagnostic.context.map(|(span, label)| (self.first_line_of(&span), label));
+        diagnostic.place = diagnostic.place.map(|span| self.texts.first_line_of(&span));
+        diagnostic.context = diagnostic.context.map(|(span, label)| (self.texts.first_line_of(&span), label));
         let start = |item: &Diagnostic| item.place.as_ref().map_or(0, |span| span.start);
         let position = self.items.partition_point(|item| start(item) <= start(&diagnostic));
         self.items.insert(position, diagnostic);
@@ -165,17 +221,30 @@ impl Diagnostics {
         };
         let group = level.primary_title(item.message.as_str());
         let group = match &item.place {
-            Some(place) => group.element(
-                Snippet::source(&*self.text)
-                    .path(self.file_name.as_str())
-                    .annotation(annotation(AnnotationKind::Primary, place, &item.label))
-                    .annotations(
-                        item.context
-                            .iter()
-                            .map(|(span, label)| annotation(AnnotationKind::Context, span, label)),
+            Some(place) => {
+                let (text, name, shift) = self.texts.find(place);
+                let snippet = Snippet::source(text).path(name).annotation(annotation(
+                    AnnotationKind::Primary,
+                    place,
+                    shift,
+                    &item.label,
+                ));
+                match item.context.as_ref().map(|(span, label)| (span, label, self.texts.find(span))) {
+                    Some((span, label, (_, other, shift))) if other == name => group
+                        .element(snippet.annotation(annotation(AnnotationKind::Context, span, shift, label))),
+                    Some((span, label, (text, other, shift))) => group.element(snippet).element(
+                        Snippet::source(text).path(other).annotation(annotation(
+                            AnnotationKind::Context,
+                            span,
+                            shift,
+                            label,
+                        )),
                     ),
-            ),
-            None => group.element(Origin::path(self.file_name.as_str())),
+                    None => group.element(snippet),
+                }
+            }
+            None if self.texts.file_name.is_empty() => group.element(Origin::path(Texts::COMMAND_LINE)),
+            None => group.element(Origin::path(&*self.texts.file_name)),
         };
         match &item.help {
             Some(help) => group.element(Level::HELP.message(help.as_str())),
@@ -183,12 +252,12 @@ impl Diagnostics {
         }
     }
 
-    fn first_line_of(&self, span: &Span) -> Span {
-        let start = floor_boundary(&self.text, span.start);
-        let end = floor_boundary(&self.text, span.end).max(start);
-        let line = self.text.get(start..end).unwrap_or_default();
-        let length = line.find(['\n', '\r']).unwrap_or(line.len());
-        start..start + length
+    /// The line, from 1, in the file where `diagnostic` stands; absent without a place in the file.
+    pub fn line_of(&self, diagnostic: &Diagnostic) -> Option<usize> {
+        let place = diagnostic.place.as_ref()?;
+        let (text, name, shift) = self.texts.find(place);
+        let before = text.get(..place.start - shift)?;
+        (name != Texts::COMMAND_LINE).then(|| before.matches('\n').count() + 1)
     }
 }
 
@@ -200,8 +269,8 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-fn annotation<'a>(kind: AnnotationKind, span: &Span, label: &'a str) -> Annotation<'a> {
-    let annotation = kind.span(span.clone());
+fn annotation<'a>(kind: AnnotationKind, span: &Span, shift: usize, label: &'a str) -> Annotation<'a> {
+    let annotation = kind.span(span.start.saturating_sub(shift)..span.end.saturating_sub(shift));
     if label.is_empty() { annotation } else { annotation.label(label) }
 }
 

@@ -7,12 +7,16 @@
 
 mod key;
 
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use serde_json::{Map, Value as Json};
+
 use crate::config::diagnostic::{Diagnostic, Span};
-use crate::config::lax;
 use crate::config::scalar::Scalar;
 use crate::config::source::{Entry, Node, Value, shown};
 
-pub use key::{Bound, Key, Spelling, Words};
+pub use key::{Bound, Key, Spelling, Words, json_of};
 
 /// A value that was asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,9 +54,68 @@ impl<T> Written<T> {
         }
     }
 
+    /// The value, or `default` when there is none; a faulty value keeps the whole config from being used.
+    pub fn or(self, default: T) -> T {
+        self.optional().unwrap_or(default)
+    }
+
+    /// The value, or the type's default when there is none.
+    pub fn or_default(self) -> T
+    where
+        T: Default,
+    {
+        self.optional().unwrap_or_default()
+    }
+
+    /// The value, if there is a good one; a faulty value keeps the whole config from being used.
+    pub fn optional(self) -> Option<T> {
+        match self {
+            Self::Present(present) => Some(present.value),
+            Self::Absent | Self::Faulty => None,
+        }
+    }
+
+    /// The same with another value made of a good one.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Written<U> {
+        match self {
+            Self::Absent => Written::Absent,
+            Self::Faulty => Written::Faulty,
+            Self::Present(Spanned { key, span, value }) => {
+                Written::Present(Spanned { key, span, value: convert(value) })
+            }
+        }
+    }
+
     /// Whether the user wrote nothing.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+}
+
+/// What is gathered while a tree is read.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Faults and doubts.
+    pub faults: Vec<Diagnostic>,
+    /// Where each field stands, by dotted path in `snake_case`.
+    pub spans: HashMap<String, Span>,
+    /// Keys that are harmless and do nothing here, with the reason's group.
+    pub unused: Vec<(String, Span)>,
+    /// Where relative paths start; empty is the working directory.
+    pub directory: PathBuf,
+    /// The normal form of the mapping that was finished last.
+    form: Option<Map<String, Json>>,
+}
+
+impl Reading {
+    /// Nothing read yet, with relative paths starting at `directory`.
+    pub fn within(directory: PathBuf) -> Self {
+        Self { directory, ..Self::default() }
+    }
+
+    /// Takes the normal form of the mapping that was finished last.
+    pub fn take_form(&mut self) -> Option<Map<String, Json>> {
+        self.form.take()
     }
 }
 
@@ -60,22 +123,39 @@ impl<T> Written<T> {
 pub struct Keys<'a> {
     entries: &'a [Entry],
     path: String,
+    plain_path: String,
     place: Span,
     taken: Vec<bool>,
     known: Vec<&'static str>,
-    faults: &'a mut Vec<Diagnostic>,
+    form: Map<String, Json>,
+    reading: &'a mut Reading,
 }
 
 impl<'a> Keys<'a> {
-    /// Opens `node`, whose dotted path is `path`; `place` is where a missing key is reported. Absent, with a
-    /// fault, when it is no mapping.
-    pub fn open(node: &'a Node, path: &str, place: Span, faults: &'a mut Vec<Diagnostic>) -> Option<Self> {
+    /// Opens `node`, whose dotted path is `path` as spelled and `plain_path` in `snake_case`; `place` is
+    /// where a missing key is reported. Absent, with a fault, when it is no mapping.
+    pub fn open(
+        node: &'a Node,
+        path: &str,
+        plain_path: &str,
+        place: Span,
+        reading: &'a mut Reading,
+    ) -> Option<Self> {
+        reading.form = None;
         let Value::Mapping(entries) = &node.value else {
-            faults.push(mismatch(path, "a mapping", node, &place));
+            reading.faults.push(mismatch(path, "a mapping", node, &place));
             return None;
         };
-        let (path, taken) = (path.to_owned(), vec![false; entries.len()]);
-        Some(Self { entries, path, place, taken, known: Vec::new(), faults })
+        Some(Self {
+            entries,
+            path: path.to_owned(),
+            plain_path: plain_path.to_owned(),
+            place,
+            taken: vec![false; entries.len()],
+            known: Vec::new(),
+            form: Map::new(),
+            reading,
+        })
     }
 
     /// The dotted path of this mapping, empty for the root.
@@ -90,7 +170,33 @@ impl<'a> Keys<'a> {
 
     /// Adds a fault found by the section itself.
     pub fn fault(&mut self, fault: Diagnostic) {
-        self.faults.push(fault);
+        self.reading.faults.push(fault);
+    }
+
+    /// How many faults there are so far.
+    pub fn faults(&self) -> usize {
+        self.reading.faults.len()
+    }
+
+    /// The path from which relative paths start.
+    pub fn directory(&self) -> PathBuf {
+        self.reading.directory.clone()
+    }
+
+    /// Sets a member of the normal form that was not written, or not in this shape.
+    pub fn set_form(&mut self, name: &str, value: Json) {
+        self.form.insert(name.to_owned(), value);
+    }
+
+    /// Whether anything of this mapping was set.
+    pub fn is_unset(&self) -> bool {
+        self.form.is_empty()
+    }
+
+    /// Adds `fault` at the key or value `written`, or at the mapping when that is absent.
+    pub fn fault_at<T>(&mut self, written: &Written<T>, message: String, label: &str, help: &str) {
+        let place = written.present().map_or_else(|| self.place(), |present| present.span.clone());
+        self.fault(Diagnostic::error(message).at(place, label).with_help(help));
     }
 
     /// Whether `name` is written, in either spelling.
@@ -111,10 +217,14 @@ impl<'a> Keys<'a> {
             }
         }
         let entry = camel_at.or(snake_at).and_then(|at| self.entries.get(at));
+        let plain_path = join(&self.plain_path, name);
+        if let Some(entry) = entry {
+            self.reading.spans.insert(plain_path.clone(), value_place(entry));
+        }
         if let (Some(snake), Some(camel_entry), true) =
             (snake_at.and_then(|at| self.entries.get(at)), entry, camel != name && camel_at.is_some())
         {
-            self.faults.push(
+            self.reading.faults.push(
                 Diagnostic::error(format!(
                     "`{}` and `{camel}` are two spellings of one key",
                     join(&self.path, name)
@@ -125,36 +235,17 @@ impl<'a> Keys<'a> {
             );
         }
         let path = join(&self.path, entry.map_or(name, |entry| entry.key.as_str()));
-        Key { entry, path, faults: self.faults }
+        Key { entry, name, path, plain_path, form: &mut self.form, reading: self.reading }
     }
 
-    /// Refuses each of `names` that is written: AIPerf knows it, phasor does not yet. Null counts as unset.
-    /// Says whether there was one.
-    pub fn not_yet(&mut self, names: &[&'static str]) -> bool {
-        let mut refused = false;
+    /// Takes each of `names` whatever it holds: it belongs to a part of AIPerf that phasor does not have and
+    /// that does not touch the load.
+    pub fn unused(&mut self, names: &[&'static str]) {
         for name in names {
-            let key = self.key(name).or_null();
-            if let Some(entry) = key.entry {
-                key.faults.push(not_yet(&key.path, &entry.key_span));
-                refused = true;
-            }
-        }
-        refused
-    }
-
-    /// As [`Keys::not_yet`], but `false` is what phasor does anyway and passes.
-    pub fn not_yet_unless_false(&mut self, names: &[&'static str]) {
-        for name in names {
-            let key = self.key(name).or_null();
-            let Some(entry) = key.entry else { continue };
-            let Value::Scalar(scalar) = &entry.node.value else {
-                key.faults.push(not_yet(&key.path, &entry.key_span));
-                continue;
-            };
-            match lax::switch(scalar) {
-                Some(false) => {}
-                Some(true) => key.faults.push(not_yet(&key.path, &entry.key_span)),
-                None => key.faults.push(mismatch(&key.path, "true or false", &entry.node, &entry.key_span)),
+            let Key { entry, path, reading, .. } = self.key(name);
+            let harmless = |entry: &&Entry| !entry.node.is_null();
+            if let Some(entry) = entry.filter(harmless) {
+                reading.unused.push((path, entry.key_span.clone()));
             }
         }
     }
@@ -164,7 +255,7 @@ impl<'a> Keys<'a> {
         for name in names {
             let key = self.key(name);
             if let Some(entry) = key.entry {
-                key.faults.push(
+                key.reading.faults.push(
                     Diagnostic::error(format!("`{}` is not a key of a phase of type `{own}`", key.path))
                         .at(entry.key_span.clone(), format!("not with `type: {own}`"))
                         .with_help("take it out, or change the phase's type"),
@@ -173,6 +264,15 @@ impl<'a> Keys<'a> {
         }
         // They are no suggestions for misspelt keys.
         self.known.retain(|known| !names.contains(known));
+    }
+
+    /// Takes every key as it stands, whatever it is.
+    pub fn pass(mut self) {
+        for entry in self.entries {
+            self.form.insert(entry.key.clone(), json_of(&entry.node));
+        }
+        self.forgive();
+        self.finish();
     }
 
     /// Lets pass whatever was not asked for.
@@ -187,26 +287,32 @@ impl<'a> Keys<'a> {
         expected: &str,
         mut section: impl FnMut(Keys<'_>) -> T,
     ) -> Written<Vec<T>> {
-        let Key { entry: Some(entry), path, faults } = self.key(name) else { return Written::Absent };
+        let Key { entry: Some(entry), path, plain_path, form, reading, .. } = self.key(name) else {
+            return Written::Absent;
+        };
         let place = value_place(entry);
         let Value::Sequence(items) = &entry.node.value else {
-            faults.push(mismatch(&path, expected, &entry.node, &place));
+            reading.faults.push(mismatch(&path, expected, &entry.node, &place));
             return Written::Faulty;
         };
         if items.is_empty() {
-            faults.push(
+            reading.faults.push(
                 Diagnostic::error(format!("`{path}` must be {expected}, found an empty list"))
                     .at(place, "nothing in it"),
             );
             return Written::Faulty;
         }
-        let mut read = Vec::with_capacity(items.len());
+        let (mut read, mut forms) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
         for (position, item) in items.iter().enumerate() {
             let item_place = if item.span.is_empty() { place.clone() } else { item.span.clone() };
-            if let Some(keys) = Keys::open(item, &format!("{path}.{position}"), item_place, faults) {
+            let (path, plain_path) = (format!("{path}.{position}"), format!("{plain_path}.{position}"));
+            reading.spans.insert(plain_path.clone(), item_place.clone());
+            if let Some(keys) = Keys::open(item, &path, &plain_path, item_place, reading) {
                 read.push(section(keys));
+                forms.push(Json::Object(reading.take_form().unwrap_or_default()));
             }
         }
+        form.insert(name.to_owned(), forms.into());
         if read.len() < items.len() {
             return Written::Faulty;
         }
@@ -221,7 +327,7 @@ impl<'a> Keys<'a> {
                     return Written::Present(Spanned { key, span, value });
                 }
                 let path = join(&self.path, name);
-                self.faults.push(
+                self.reading.faults.push(
                     Diagnostic::error(format!("`{path}` must be a list of one mapping, found several"))
                         .at(span, "more than one")
                         .with_help("keep one"),
@@ -235,12 +341,14 @@ impl<'a> Keys<'a> {
 
     /// Takes the list of texts `name`.
     pub fn texts(&mut self, name: &'static str) -> Written<Vec<Spanned<String>>> {
-        let Key { entry: Some(entry), path, faults } = self.key(name) else { return Written::Absent };
+        let Key { entry: Some(entry), path, form, reading, .. } = self.key(name) else {
+            return Written::Absent;
+        };
         let place = value_place(entry);
         let items = match &entry.node.value {
             Value::Sequence(items) if !items.is_empty() => items,
             Value::Scalar(_) | Value::Sequence(_) | Value::Mapping(_) => {
-                faults.push(mismatch(&path, "a list of texts", &entry.node, &place));
+                reading.faults.push(mismatch(&path, "a list of texts", &entry.node, &place));
                 return Written::Faulty;
             }
         };
@@ -253,13 +361,15 @@ impl<'a> Keys<'a> {
                     value: text.clone(),
                 }),
                 Value::Scalar(_) | Value::Sequence(_) | Value::Mapping(_) => {
-                    faults.push(mismatch(&format!("{path}.{position}"), "text", item, &place));
+                    reading.faults.push(mismatch(&format!("{path}.{position}"), "text", item, &place));
                 }
             }
         }
         if texts.len() < items.len() {
             return Written::Faulty;
         }
+        let values: Vec<Json> = texts.iter().map(|text| Json::from(text.value.as_str())).collect();
+        form.insert(name.to_owned(), values.into());
         Written::Present(Spanned { key: entry.key_span.clone(), span: place, value: texts })
     }
 
@@ -271,7 +381,7 @@ impl<'a> Keys<'a> {
             let spelled = |name: &str| {
                 if entry.key.contains(char::is_uppercase) { camel_case(name) } else { name.to_owned() }
             };
-            self.faults.push(match nearest(&entry.key, self.known.iter().copied()) {
+            self.reading.faults.push(match nearest(&entry.key, self.known.iter().copied()) {
                 Some(name) => {
                     let name = spelled(name);
                     fault
@@ -283,6 +393,7 @@ impl<'a> Keys<'a> {
                 }
             });
         }
+        self.reading.form = Some(self.form);
     }
 }
 
@@ -299,13 +410,6 @@ pub fn mismatch(path: &str, expected: &str, node: &Node, place: &Span) -> Diagno
         .at(place, format!("must be {}", expected.split(": ").next().unwrap_or(expected)))
 }
 
-/// The fault of a key that AIPerf knows and phasor does not yet.
-pub fn not_yet(path: &str, place: &Span) -> Diagnostic {
-    Diagnostic::error(format!("`{path}` is known to AIPerf, phasor does not support it yet"))
-        .at(place.clone(), "not supported yet")
-        .with_help("remove it")
-}
-
 /// `a`, `b` or `c`.
 pub fn alternatives<'w>(words: impl Iterator<Item = &'w str>) -> String {
     let mut quoted: Vec<String> = words.map(|word| format!("`{word}`")).collect();
@@ -319,7 +423,7 @@ pub fn join(path: &str, key: &str) -> String {
 }
 
 /// The `camelCase` spelling of a `snake_case` name.
-fn camel_case(name: &str) -> String {
+pub fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let first = words.next().unwrap_or_default().to_owned();
     words.fold(first, |mut camel, word| {
@@ -353,14 +457,15 @@ mod tests {
 
     fn reading<T>(text: &str, section: impl FnOnce(&mut Keys<'_>) -> T) -> (T, Vec<String>) {
         let root = source::read(text).unwrap_or_else(|faults| panic!("{faults:?}"));
-        let mut faults = Vec::new();
+        let mut reading = Reading::default();
         let read = {
-            let mut keys = Keys::open(&root, "", 0..0, &mut faults).unwrap_or_else(|| panic!("no mapping"));
+            let mut keys =
+                Keys::open(&root, "", "", 0..0, &mut reading).unwrap_or_else(|| panic!("no mapping"));
             let read = section(&mut keys);
             keys.finish();
             read
         };
-        (read, faults.into_iter().map(|fault| fault.message).collect())
+        (read, reading.faults.into_iter().map(|fault| fault.message).collect())
     }
 
     #[test]
@@ -378,7 +483,7 @@ mod tests {
     #[test]
     fn an_unknown_key_is_met_with_the_nearest_known_one() {
         let (_, faults) = reading("requestz: 5\nzzzz: 1", |keys| {
-            keys.not_yet(&["sessions"]);
+            keys.key("sessions");
             keys.key("requests").whole(1..=9_u32)
         });
         assert_eq!(faults, ["unknown key `requestz`", "unknown key `zzzz`"]);
@@ -397,13 +502,5 @@ mod tests {
         assert_eq!((read, faults.len()), (Written::Absent, 0));
         let (read, faults) = reading("a: null", |keys| keys.key("a").switch());
         assert_eq!((read, faults.len()), (Written::Faulty, 1));
-    }
-
-    #[test]
-    fn what_is_switched_off_passes_where_phasor_cannot_switch_it_on() {
-        let ((), faults) = reading("a: false\nb: true\nc: [1]\nd: maybe", |keys| {
-            keys.not_yet_unless_false(&["a", "b", "c", "d"]);
-        });
-        assert_eq!(faults.len(), 3, "{faults:?}");
     }
 }

@@ -1,169 +1,118 @@
 //! The config as meant: every default filled in, every value in its unit, every name checked.
 
-use crate::time::Nanos;
+mod dataset;
+mod endpoint;
+mod output;
+mod phase;
+mod sweep;
+
+use crate::config::places::Places;
+
+pub use dataset::{
+    CacheBust, Corpus, Dataset, DatasetSource, Distribution, FileDataset, LengthMix, Prefix, Prompts,
+    PublicDataset, RandomRange, RangeStyle, Replay, Sampling, Shape, SyntheticDataset, SystemPrompt,
+    Weighted,
+};
+pub use endpoint::{
+    ContentType, Endpoint, EndpointKind, Model, ModelStrategy, Models, Probe, ProbeMode, ReplyTemplate,
+    ResetCache, Reuse, ServerProfiler, Url,
+};
+pub use output::{
+    Artifacts, GpuCollector, GpuMode, GpuTelemetry, LogLevel, MetricsFormat, NetworkLatency, Runtime,
+    ServerMetrics, Tokenizer, Ui, UserFile, UserFileFormat,
+};
+pub use phase::{
+    AdaptiveScale, Cancellation, Control, Load, Phase, PhaseKind, Ramp, RampStrategy, RatePoint, SlaRule,
+    StepPolicy, StopRules, TimingMode,
+};
+pub use sweep::{
+    Convergence, ConvergenceMode, IterationOrder, MultiRun, ScenarioRun, Sweep, SweepKind, TrialStat,
+};
 
 /// A whole benchmark, ready to be planned.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Model name as sent in every request body.
+    /// Name of the first model, as sent in request bodies.
     pub model: String,
+    /// All models, and how requests choose among them.
+    pub models: Models,
     /// Where the load goes.
     pub endpoint: Endpoint,
     /// What is sent.
-    pub dataset: SyntheticDataset,
+    pub dataset: Dataset,
     /// The load phases, in order; at least one, the first not seamless, one at least of kind profiling.
     pub phases: Vec<Phase>,
     /// Where the files go.
     pub artifacts: Artifacts,
+    /// Limits by metric tag that a request must keep to count as good, in the metric's unit (ms for
+    /// latencies); absent: no goodput.
+    pub slos: Option<Vec<(String, f64)>>,
+    /// How tokens are counted.
+    pub tokenizer: Tokenizer,
+    /// What is read from the server's GPUs.
+    pub gpu_telemetry: GpuTelemetry,
+    /// What is read from the server's own metrics.
+    pub server_metrics: ServerMetrics,
+    /// How the network's share of latencies is found.
+    pub network_latency: NetworkLatency,
+    /// The process itself.
+    pub runtime: Runtime,
+    /// The least level that is logged.
+    pub log_level: LogLevel,
+    /// A named scenario whose rules the run must keep, and whether they may be broken.
+    pub scenario: Option<String>,
+    /// What is varied from run to run.
+    pub sweep: Option<Sweep>,
+    /// How often each run is repeated.
+    pub multi_run: MultiRun,
+    /// Whether the table of a sweep is not printed while it runs.
+    pub no_sweep_table: bool,
     /// Root of every seeded stream; absent: streams are seeded from the operating system.
     pub random_seed: Option<u64>,
     /// The fields that were set, in AIPerf's normal form (spec/artifacts 4.3): the `input_config` member.
     pub input_config: serde_json::Value,
+    /// Where each field stands, for what is found out later.
+    pub places: Places,
 }
 
 impl Config {
+    /// A config of `endpoint` and `phases` around which everything else has its default.
+    pub fn new(model: &str, endpoint: Endpoint, dataset: Dataset, phases: Vec<Phase>) -> Self {
+        Self {
+            model: model.to_owned(),
+            models: Models::of(model),
+            endpoint,
+            dataset,
+            phases,
+            artifacts: Artifacts::default(),
+            slos: None,
+            tokenizer: Tokenizer::default(),
+            gpu_telemetry: GpuTelemetry::default(),
+            server_metrics: ServerMetrics::default(),
+            network_latency: NetworkLatency::default(),
+            runtime: Runtime::default(),
+            log_level: LogLevel::Info,
+            scenario: None,
+            sweep: None,
+            multi_run: MultiRun::default(),
+            no_sweep_table: false,
+            random_seed: None,
+            input_config: serde_json::Value::Object(serde_json::Map::new()),
+            places: Places::default(),
+        }
+    }
+
     /// Turns the load to `address`; the request target stays. The config as shown in files follows.
     pub fn redirect(&mut self, address: std::net::SocketAddr) {
         for url in &mut self.endpoint.urls {
             url.text = format!("http://{address}{}", url.target);
             url.host = address.ip().to_string();
             url.port = address.port();
+            url.tls = false;
         }
         let texts: Vec<&str> = self.endpoint.urls.iter().map(|url| url.text.as_str()).collect();
         if let Some(urls) = self.input_config.pointer_mut("/endpoint/urls") {
             *urls = serde_json::json!(texts);
         }
     }
-}
-
-/// The server under load.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Endpoint {
-    /// At least one; sessions go round them.
-    pub urls: Vec<Url>,
-    /// The dialect spoken.
-    pub kind: EndpointKind,
-    /// Whether replies are asked for as server-sent events.
-    pub streaming: bool,
-    /// A request older than this is a failure; absent: no limit.
-    pub timeout: Option<Nanos>,
-}
-
-/// Endpoint dialects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndpointKind {
-    /// `POST /v1/chat/completions`.
-    Chat,
-}
-
-/// One endpoint address, taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
-    /// As written, with `http://` in front if it had no scheme.
-    pub text: String,
-    /// Host name or address, IPv6 without brackets.
-    pub host: String,
-    /// 1 to 65535; 80 unless written.
-    pub port: u16,
-    /// Request target with the endpoint's path appended (and not doubled) and the query kept:
-    /// `/v1/chat/completions`.
-    pub target: String,
-}
-
-/// A dataset generated by phasor.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SyntheticDataset {
-    /// Number of conversations, at least 1 (100 unless written).
-    pub entries: u32,
-    /// Lengths of what is asked and answered.
-    pub prompts: Prompts,
-}
-
-/// Prompt and reply lengths in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prompts {
-    /// Input sequence length (550 unless written), at least 1.
-    pub isl: u32,
-    /// Output sequence length, sent as `max_completion_tokens`; absent: the server decides.
-    pub osl: Option<u32>,
-}
-
-/// Whether a phase counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PhaseKind {
-    /// Part of the results.
-    Profiling,
-    /// Never part of the root's results.
-    Warmup,
-}
-
-impl PhaseKind {
-    /// The kind as written in configs and files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Profiling => "profiling",
-            Self::Warmup => "warmup",
-        }
-    }
-}
-
-/// One load phase.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Phase {
-    /// `^[A-Za-z_][A-Za-z0-9_-]*$`, unique ignoring case, no Windows device name.
-    pub name: String,
-    /// Warmup or profiling.
-    pub kind: PhaseKind,
-    /// How requests arrive.
-    pub load: Load,
-    /// What ends sending; at least one of its members is there.
-    pub stop: StopRules,
-    /// How long after `duration` requests in flight are waited for; absent: until they end.
-    pub grace: Option<Nanos>,
-    /// Requests that are cancelled on purpose; absent for rate 0 and for none.
-    pub cancellation: Option<Cancellation>,
-    /// Starts as soon as the phase before it stops sending.
-    pub seamless: bool,
-}
-
-/// How requests arrive.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Load {
-    /// Closed loop: this many requests in flight, the next one sent when one ends.
-    Concurrency {
-        /// At least 1.
-        concurrency: u32,
-    },
-    /// Open loop with independent exponential gaps.
-    Poisson {
-        /// Mean arrivals per second, above 0.
-        rate_per_s: f64,
-        /// Most requests in flight; an arrival that finds that many is dropped. Absent: no cap.
-        concurrency: Option<u32>,
-    },
-}
-
-/// What ends sending; the first one reached does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StopRules {
-    /// Requests sent, at least 1.
-    pub requests: Option<u64>,
-    /// Time since the phase started, above 0.
-    pub duration: Option<Nanos>,
-}
-
-/// Requests cancelled on purpose.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cancellation {
-    /// Share of requests in percent, above 0 to 100.
-    pub rate_percent: f64,
-    /// From the last byte of the request written to the cancellation.
-    pub delay: Nanos,
-}
-
-/// Where the files go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Artifacts {
-    /// Directory as written; absent: a name made from model and load (spec/artifacts 2.1).
-    pub dir: Option<std::path::PathBuf>,
 }

@@ -36,17 +36,58 @@ const FLAT_DATASET_NAME: &str = "main";
 
 /// Rewrites `root`; what cannot be rewritten stays as it is, with a fault.
 pub fn expand(root: &mut Node, faults: &mut Vec<Diagnostic>) {
-    move_flat_sections(root, faults);
     let Value::Mapping(entries) = &mut root.value else { return };
     let Some(benchmark) = entries.iter_mut().find(|entry| entry.key == "benchmark") else { return };
-    let Value::Mapping(sections) = &mut benchmark.node.value else { return };
+    expand_sections(&mut benchmark.node, faults);
+}
+
+/// Rewrites the sections of `benchmark`.
+pub fn expand_sections(benchmark: &mut Node, faults: &mut Vec<Diagnostic>) {
+    let Value::Mapping(sections) = &mut benchmark.value else { return };
     expand_models(sections, faults);
     expand_urls(sections, faults);
     expand_datasets(sections, faults);
+    let datasets = sections.iter_mut().find(|entry| entry.key == "datasets");
+    if let Some(Value::Sequence(datasets)) = datasets.map(|entry| &mut entry.node.value) {
+        datasets.iter_mut().for_each(expand_lengths);
+    }
     expand_phases(sections, faults);
+    for (name, camel) in [("gpu_telemetry", "gpuTelemetry"), ("server_metrics", "serverMetrics")] {
+        if let Some(section) = sections.iter_mut().find(|entry| entry.key == name || entry.key == camel) {
+            expand_telemetry(&mut section.node);
+        }
+    }
 }
 
-fn move_flat_sections(root: &mut Node, faults: &mut Vec<Diagnostic>) {
+/// A text is the one address of an enabled collector; `url` is `urls`.
+fn expand_telemetry(section: &mut Node) {
+    if matches!(section.value, Value::Scalar(Scalar::Text(_))) {
+        let span = section.span.clone();
+        let url = std::mem::replace(&mut section.value, Value::Mapping(Vec::new()));
+        let entry = |key: &str, value: Value| Entry {
+            key: key.to_owned(),
+            key_span: span.clone(),
+            node: Node { span: span.clone(), value },
+        };
+        let urls = Value::Sequence(vec![Node { span: span.clone(), value: url }]);
+        section.value =
+            Value::Mapping(vec![entry("enabled", Value::Scalar(Scalar::Bool(true))), entry("urls", urls)]);
+        return;
+    }
+    let Value::Mapping(entries) = &mut section.value else { return };
+    if entries.iter().any(|entry| entry.key == "urls") {
+        return;
+    }
+    if let Some(url) = entries.iter_mut().find(|entry| entry.key == "url") {
+        "urls".clone_into(&mut url.key);
+        if matches!(url.node.value, Value::Scalar(Scalar::Text(_))) {
+            wrap_in_list(&mut url.node);
+        }
+    }
+}
+
+/// Moves sections of the top level below `benchmark`.
+pub fn move_flat_sections(root: &mut Node, faults: &mut Vec<Diagnostic>) {
     let Value::Mapping(entries) = &mut root.value else { return };
     let flat: Vec<Entry> = entries.extract_if(.., |entry| FLAT.contains(&entry.key.as_str())).collect();
     let Some(first) = flat.first() else { return };
@@ -120,6 +161,43 @@ fn expand_datasets(sections: &mut Vec<Entry>, faults: &mut Vec<Diagnostic>) {
     sections.push(dataset);
 }
 
+/// Lengths at the level of a dataset are lengths of its prompts, where the long form wins.
+pub fn expand_lengths(dataset: &mut Node) {
+    let Value::Mapping(entries) = &mut dataset.value else { return };
+    let kind = entries.iter().find(|entry| entry.key == "type").map(|entry| &entry.node.value);
+    if kind.is_some_and(|kind| *kind != Value::Scalar(Scalar::Text("synthetic".to_owned()))) {
+        return;
+    }
+    let short: Vec<Entry> = entries
+        .extract_if(.., |entry| matches!(entry.key.as_str(), "isl" | "osl") && !entry.node.is_null())
+        .collect();
+    let Some(first) = short.first() else { return };
+    if !entries.iter().any(|entry| entry.key == "prompts" && !entry.node.is_null()) {
+        entries.retain(|entry| entry.key != "prompts");
+        let node = Node { span: first.node.span.clone(), value: Value::Mapping(Vec::new()) };
+        entries.push(Entry { key: "prompts".to_owned(), key_span: first.key_span.clone(), node });
+    }
+    let prompts = entries.iter_mut().find(|entry| entry.key == "prompts");
+    let Some(Value::Mapping(prompts)) = prompts.map(|entry| &mut entry.node.value) else { return };
+    for entry in short {
+        match prompts.iter_mut().find(|long| long.key == entry.key) {
+            None => prompts.push(entry),
+            Some(long) => {
+                // Two mappings are merged, the long form's keys winning.
+                if let (Value::Mapping(long), Value::Mapping(short)) =
+                    (&mut long.node.value, entry.node.value)
+                {
+                    let added: Vec<Entry> = short
+                        .into_iter()
+                        .filter(|short| !long.iter().any(|entry| entry.key == short.key))
+                        .collect();
+                    long.extend(added);
+                }
+            }
+        }
+    }
+}
+
 /// `warmup` and `profiling`, or one mapping with a `type`, are a list of phases.
 fn expand_phases(sections: &mut Vec<Entry>, faults: &mut Vec<Diagnostic>) {
     let short: Vec<Entry> = ["warmup", "profiling"]
@@ -133,6 +211,11 @@ fn expand_phases(sections: &mut Vec<Entry>, faults: &mut Vec<Diagnostic>) {
                 .at(first.key_span.clone(), "a phase of its own")
                 .with_context(phases.key_span.clone(), "the list of phases")
                 .with_help("move the phase into the list, with its `name` and `kind`"),
+        ),
+        (Some(first), None) if first.key == "warmup" && short.len() == 1 => faults.push(
+            Diagnostic::error("`warmup` needs a `profiling` beside it")
+                .at(first.key_span.clone(), "warms up for nothing")
+                .with_help("add `profiling: {type: concurrency, requests: 100}`"),
         ),
         (Some(first), None) => {
             let key_span = first.key_span.clone();

@@ -61,6 +61,14 @@ impl Node {
         }
     }
 
+    /// The entry of `key` when this is a mapping that has one, to be changed.
+    pub fn entry_mut(&mut self, key: &str) -> Option<&mut Entry> {
+        match &mut self.value {
+            Value::Mapping(entries) => entries.iter_mut().find(|entry| entry.key == key),
+            Value::Scalar(_) | Value::Sequence(_) => None,
+        }
+    }
+
     /// What is here, for a message: "the text `many`".
     pub fn described(&self) -> String {
         match &self.value {

@@ -34,12 +34,6 @@ pub enum UrlError {
     /// A blank or a control character.
     #[error("a blank or control character is in it: take it out, or write it as `%20`")]
     Blank,
-    /// `https`.
-    #[error("`https` is known to AIPerf, phasor does not support it yet: use an `http://` address")]
-    Https,
-    /// A user name in front of the host.
-    #[error("a user name before `@` is known to AIPerf, phasor does not support it yet: take it out")]
-    UserInfo,
     /// A scheme that is not HTTP.
     #[error("the scheme `{0}` is not HTTP: write `http://host:port`")]
     Scheme(String),
@@ -63,15 +57,33 @@ pub enum UrlError {
 /// The path of an endpoint's dialect.
 pub const fn path_of(kind: EndpointKind) -> &'static str {
     match kind {
+        EndpointKind::AudioTranscription => "/v1/audio/transcriptions",
         EndpointKind::Chat => "/v1/chat/completions",
+        EndpointKind::ChatEmbeddings | EndpointKind::Embeddings | EndpointKind::NimEmbeddings => {
+            "/v1/embeddings"
+        }
+        EndpointKind::CohereRankings => "/v2/rerank",
+        EndpointKind::Completions => "/v1/completions",
+        EndpointKind::HfTeiRankings => "/rerank",
+        EndpointKind::HuggingfaceGenerate => "/generate",
+        EndpointKind::ImageEdit => "/v1/images/edits",
+        EndpointKind::ImageGeneration => "/v1/images/generations",
+        EndpointKind::ImageRetrieval => "/v1/infer",
+        EndpointKind::Messages => "/v1/messages",
+        EndpointKind::NimRankings => "/v1/ranking",
+        EndpointKind::Responses => "/v1/responses",
+        EndpointKind::SolidoRag => "/rag/api/prompt",
+        EndpointKind::VideoGeneration => "/v1/videos",
+        // The address is the whole of it.
+        EndpointKind::Raw | EndpointKind::Template => "",
     }
 }
 
-/// Takes `text` apart and appends the path of `kind`.
+/// Takes `text` apart and appends `own_path`, the dialect's or the one in its place.
 ///
 /// # Errors
 /// The first rule of [`UrlError`] that it breaks.
-pub fn parse(text: &str, kind: EndpointKind) -> Result<Url, UrlError> {
+pub fn parse(text: &str, own_path: &str) -> Result<Url, UrlError> {
     if text.len() > URL_BYTES_MAX {
         return Err(UrlError::TooLong(text.len()));
     }
@@ -80,24 +92,26 @@ pub fn parse(text: &str, kind: EndpointKind) -> Result<Url, UrlError> {
     }
     let text = if text.contains("://") { text.to_owned() } else { with_scheme(text)? };
     let (scheme, rest) = text.split_once("://").unwrap_or(("", &text));
-    match scheme.to_ascii_lowercase().as_str() {
-        "http" => {}
-        "https" => return Err(UrlError::Https),
+    let tls = match scheme.to_ascii_lowercase().as_str() {
+        "http" => false,
+        "https" => true,
         other => return Err(UrlError::Scheme(other.to_owned())),
-    }
+    };
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at_checked(authority_end).unwrap_or((rest, ""));
-    if authority.contains('@') {
-        return Err(UrlError::UserInfo);
-    }
+    let (user_info, authority) = match authority.rsplit_once('@') {
+        Some((user_info, authority)) => (Some(user_info.to_owned()), authority),
+        None => (None, authority),
+    };
     let (host, port) = host_and_port(authority)?;
+    let port = port.unwrap_or(if tls { 443 } else { 80 });
     // What follows `#` never leaves the client.
     let tail = tail.split('#').next().unwrap_or_default();
     if let Some(bad) = tail.chars().find(|c| !c.is_ascii_graphic()) {
         return Err(UrlError::Target(bad));
     }
-    let target = target(tail, path_of(kind));
-    Ok(Url { text, host, port, target })
+    let target = target(tail, own_path);
+    Ok(Url { text, host, port, target, tls, user_info })
 }
 
 fn with_scheme(text: &str) -> Result<String, UrlError> {
@@ -109,7 +123,7 @@ fn with_scheme(text: &str) -> Result<String, UrlError> {
     }
 }
 
-fn host_and_port(authority: &str) -> Result<(String, u16), UrlError> {
+fn host_and_port(authority: &str) -> Result<(String, Option<u16>), UrlError> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(bracketed) => {
             let (host, rest) =
@@ -131,15 +145,16 @@ fn host_and_port(authority: &str) -> Result<(String, u16), UrlError> {
         return Err(UrlError::Host(host.to_owned()));
     }
     let port = match port {
-        "" => 80,
+        "" => None,
         port if !port.bytes().all(|byte| byte.is_ascii_digit()) => {
             return Err(UrlError::Port(port.to_owned()));
         }
-        port => port
-            .parse::<u16>()
-            .ok()
-            .filter(|number| *number > 0)
-            .ok_or_else(|| UrlError::Port(port.to_owned()))?,
+        port => Some(
+            port.parse::<u16>()
+                .ok()
+                .filter(|number| *number > 0)
+                .ok_or_else(|| UrlError::Port(port.to_owned()))?,
+        ),
     };
     Ok((host.to_owned(), port))
 }
@@ -158,6 +173,9 @@ fn target(tail: &str, appended: &str) -> String {
     } else {
         format!("{path}{appended}")
     };
+    if target.is_empty() {
+        target.push('/');
+    }
     if let Some(query) = query {
         target.push('?');
         target.push_str(query);
@@ -170,7 +188,7 @@ mod tests {
     use super::*;
 
     fn chat(text: &str) -> Result<Url, UrlError> {
-        parse(text, EndpointKind::Chat)
+        parse(text, path_of(EndpointKind::Chat))
     }
 
     #[test]
@@ -203,6 +221,8 @@ mod tests {
             let url = chat(text).map(|url| (url.host, url.port));
             assert_eq!(url, Ok((host.to_owned(), port)), "{text}");
         }
+        let url = chat("https://u:p@h/base").unwrap_or_default();
+        assert_eq!((url.tls, url.port, url.user_info.as_deref()), (true, 443, Some("u:p")));
         assert_eq!(chat("myhost").map(|url| url.text).as_deref(), Ok("http://myhost"));
     }
 
@@ -211,8 +231,6 @@ mod tests {
         for (text, error) in [
             ("http://h:1 ", UrlError::Blank),
             ("http://h:1/a\r\nX: y", UrlError::Blank),
-            ("https://h", UrlError::Https),
-            ("http://u:p@h:81", UrlError::UserInfo),
             ("ftp://h/x", UrlError::Scheme("ftp".to_owned())),
             ("javascript:alert", UrlError::Scheme("javascript".to_owned())),
             ("http://:9100", UrlError::NoHost),

@@ -1,5 +1,6 @@
 //! What keeps a dataset from being made.
 
+use crate::dataset::file::FileError;
 use crate::dataset::render::BLOCK_BYTES_MAX;
 use crate::endpoint::EndpointError;
 
@@ -19,6 +20,35 @@ pub enum DatasetError {
         /// Prompt length asked for.
         isl_tokens: u32,
     },
+    /// A cache-bust target that phasor does not know.
+    #[error("the cache-bust target `{0}` cannot be made yet: use `first_turn_prefix` or `system_prefix`")]
+    CacheBust(String),
+    /// An endpoint type whose bodies are for later.
+    #[error("bodies for `endpoint.type: {0}` cannot be made yet: write `type: chat`")]
+    Dialect(&'static str),
+    /// The dataset's file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A format of file datasets that phasor does not read.
+    #[error(
+        "the dataset format `{0}` cannot be read: use `single_turn`, `multi_turn`, `mooncake_trace`, \
+         `random_pool`, `raw_payload`, `inputs_json`, `sharegpt`, `bailian_trace` or `burst_gpt_trace`"
+    )]
+    Format(String),
+    /// A collection that would have to be fetched.
+    #[error("the public dataset `{0}` is not fetched: download it and use `type: file`")]
+    Public(String),
+    /// A file that the dataset or the endpoint names.
+    #[error("`{path}` cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
+    /// Models by weight.
+    #[error("`models.strategy: weighted` cannot be used for requests: use `round_robin` or `random`")]
+    WeightedModels,
     /// The bodies of a file do not fit.
     #[error(
         "the request bodies take more than the {BLOCK_BYTES_MAX} bytes they may have: use fewer or shorter rows"

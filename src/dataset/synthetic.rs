@@ -1,48 +1,18 @@
-//! The dataset of a config: synthetic prompts for its endpoint.
+//! The dataset of a config whose tokens are words.
 
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
-use crate::config::{Config, EndpointKind};
-use crate::dataset::{
-    CommonSpec, Composer, Conversations, Dataset, DatasetError, Distribution, Rendering, SyntheticSpec,
-};
-use crate::endpoint::{Dialect, EndpointSettings};
+use crate::config::Config;
+use crate::dataset::{Dataset, DatasetError, make};
 use crate::tokenizer::Tokenizer;
 
-/// Makes the dataset of `config`: `entries` conversations of one turn with `isl` words each.
+/// Makes the dataset of `config` on all cores; a token is a word.
 ///
 /// # Errors
-/// When it would be empty, larger than [`crate::dataset::BLOCK_BYTES_MAX`], or larger than memory.
+/// When it would be empty, larger than [`crate::dataset::BLOCK_BYTES_MAX`], or cannot be sent.
 pub fn synthetic(config: &Config) -> Result<Dataset, DatasetError> {
-    let dialect = match config.endpoint.kind {
-        EndpointKind::Chat => Dialect::chat(),
-    };
-    let settings = EndpointSettings {
-        streaming: config.endpoint.streaming,
-        ..EndpointSettings::new(dialect, &config.model)
-    };
-    let spec = SyntheticSpec {
-        common: CommonSpec {
-            seed: config.random_seed,
-            models: vec![config.model.clone()],
-            osl: config.dataset.prompts.osl.map(|osl| Distribution::fixed(f64::from(osl))),
-            ..CommonSpec::default()
-        },
-        ..SyntheticSpec::new(
-            config.dataset.entries,
-            Distribution::fixed(f64::from(config.dataset.prompts.isl)),
-            &config.model,
-        )
-    };
-    let composer = Composer::new(&spec, &Tokenizer::Words)?;
-    let rendering = Rendering {
-        settings: &settings,
-        tokenizer: Some(&Tokenizer::Words),
-        threads: available_parallelism().map_or(1, NonZero::get),
-        progress: &|_| {},
-    };
-    rendering.dataset(Conversations::Composed(&composer))
+    make(config, &Tokenizer::Words, available_parallelism().map_or(1, NonZero::get), &|_| {})
 }
 
 #[cfg(test)]

@@ -68,6 +68,28 @@ impl Engine {
         self.finish(id.index, now, outcome, Fate::Gone);
     }
 
+    /// The sends polled since the last call are handed to the kernel now: it takes their first bytes in the
+    /// call that follows. From here on the client has no part in what a request takes.
+    pub fn handle_submitted(&mut self, now: Stamp) {
+        let mut polled = std::mem::take(&mut self.polled);
+        for id in polled.drain(..) {
+            let Some(connection) = self.connections.get(id) else { continue };
+            if connection.state != State::Busy || connection.record.first_byte_written.is_some() {
+                continue;
+            }
+            connection.record.first_byte_written = Some(now);
+            let (phase, late) = (connection.record.phase, now.since(connection.record.planned));
+            if let Some(position) = self.position(phase) {
+                let live = &mut self.live[position];
+                live.tally.lateness(late);
+                if matches!(live.source, Source::Open { .. }) {
+                    live.tally.arrival(now.since(live.start.at));
+                }
+            }
+        }
+        self.polled = polled;
+    }
+
     /// The kernel took the whole request, or an error number.
     pub fn handle_sent(&mut self, id: ConnectionId, now: Stamp, result: Result<usize, i32>) {
         let Some(connection) = self.connections.get(id) else { return };
@@ -77,13 +99,10 @@ impl Engine {
         }
         match result {
             Ok(_) => {
-                connection.record.first_byte_written = Some(now);
                 connection.record.written = Some(now);
-                let late = now.since(connection.record.planned);
                 let (phase, cancel) = (connection.record.phase, connection.cancel);
                 let Some(position) = self.position(phase) else { return };
                 let live = &mut self.live[position];
-                live.tally.lateness(late);
                 let Some(cancellation) = live.plan.cancellation.filter(|_| cancel) else { return };
                 if cancellation.delay == Nanos::ZERO {
                     self.cancel(id.index, now, cancellation.delay);
@@ -93,8 +112,9 @@ impl Engine {
             }
             // The peer has gone. It may have answered before it went, and then the answer comes first: the
             // end of the stream, which follows, decides.
-            Err(EPIPE | ECONNRESET) => {}
+            Err(EPIPE | ECONNRESET) => connection.record.first_byte_written = None,
             Err(errno) => {
+                connection.record.first_byte_written = None;
                 let started = connection.record.headers.is_some();
                 self.fail(id.index, now, Failure::reset(errno, started));
             }
@@ -292,6 +312,7 @@ impl Engine {
         phase.tally.record(record, gaps_ns);
         if let Source::Closed { free } = &mut phase.source {
             *free += 1;
+            phase.tally.occupy(now.min(phase.sending_ended).since(record.planned));
         }
         if !matches!(record.outcome, Outcome::Abandoned) && !self.batch.push(record, gaps_ns) {
             self.records_lost += 1;

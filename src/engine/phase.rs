@@ -98,6 +98,11 @@ impl LivePhase {
     pub(crate) fn new(plan: PhasePlan, start: PhaseStart, share: Share, tally: PhaseTally) -> Self {
         let source = match plan.load {
             Load::Concurrency { concurrency } => Source::Closed { free: share.slots(concurrency) },
+            // `config::support` keeps the types that are for later from getting here.
+            Load::Constant { .. }
+            | Load::FixedSchedule { .. }
+            | Load::Gamma { .. }
+            | Load::UserCentric { .. } => Source::Closed { free: share.slots(0) },
             Load::Poisson { rate_per_s, .. } => {
                 let mut arrivals = Box::new(PoissonArrivals::new(plan.stream_seed, rate_per_s, share));
                 let next = arrivals.next();

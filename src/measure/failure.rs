@@ -25,6 +25,15 @@ pub struct Failure {
 /// Longest message kept.
 pub const MESSAGE_BYTES_MAX: usize = 4_096;
 
+/// How servers say that a request is too long for the model; letter case does not matter.
+const CONTEXT_OVERFLOW: [&str; 5] = [
+    "context_length_exceeded",
+    "context length",
+    "context window",
+    "maximum model length",
+    "prompt is too long",
+];
+
 /// Error numbers of Linux that are told apart here (no libc on this floor).
 mod errno {
     pub(super) const ACCESS_DENIED: i32 = 13;
@@ -42,6 +51,17 @@ mod errno {
 }
 
 impl Failure {
+    /// Whether the server refused the request because prompt and reply do not fit its model.
+    pub fn is_context_overflow(&self) -> bool {
+        let holds = |words: &str| {
+            self.message
+                .as_bytes()
+                .windows(words.len())
+                .any(|part| part.eq_ignore_ascii_case(words.as_bytes()))
+        };
+        CONTEXT_OVERFLOW.iter().any(|words| holds(words))
+    }
+
     /// Cancelled by the plan, `delay` after its last byte was written. The record itself says
     /// [`crate::measure::Outcome::Cancelled`]; this is how files show it.
     pub fn cancelled(delay: Nanos) -> Self {

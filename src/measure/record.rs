@@ -28,7 +28,8 @@ pub struct Record {
     pub issued: Stamp,
     /// A new connection was made for it: start and end of connecting.
     pub connect: Option<(Stamp, Stamp)>,
-    /// The kernel had taken the first byte. Absent if it never did.
+    /// The request was handed to the kernel, which takes its first bytes in that call. Absent if it never
+    /// was, or if the kernel took nothing.
     pub first_byte_written: Option<Stamp>,
     /// The kernel had taken the last byte.
     pub written: Option<Stamp>,

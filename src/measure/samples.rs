@@ -16,6 +16,8 @@ pub const HISTOGRAM_DIGITS: u8 = 3;
 /// How values become the whole numbers that the histogram counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
+    /// Steps of a thousandth, from -100 on: differences in per cent.
+    SignedThousandths,
     /// Steps of a thousandth: rates.
     Thousandths,
     /// Steps of one: nanoseconds, tokens, bytes, counts.
@@ -25,13 +27,21 @@ pub enum Resolution {
 impl Resolution {
     const fn per_unit(self) -> f64 {
         match self {
-            Self::Thousandths => 1_000.0,
+            Self::SignedThousandths | Self::Thousandths => 1_000.0,
             Self::Whole => 1.0,
+        }
+    }
+
+    /// The smallest value that is told apart.
+    const fn least(self) -> f64 {
+        match self {
+            Self::SignedThousandths => -100.0,
+            Self::Thousandths | Self::Whole => 0.0,
         }
     }
 }
 
-/// A bounded set of non-negative values.
+/// A bounded set of values.
 ///
 /// Invariant: values are beyond the budget only while `exact` is full.
 #[derive(Debug)]
@@ -42,6 +52,8 @@ pub struct Samples {
     /// up or earlier, so that the metrics of one tally do not all make theirs in the same request.
     histogram_at: usize,
     exact: Vec<f64>,
+    /// Exact values of sets that were merged in, as they came.
+    merged: Vec<Vec<f64>>,
     histogram: Option<Box<Histogram<u64>>>,
     beyond: Moments,
 }
@@ -141,15 +153,19 @@ impl Samples {
             budget,
             histogram_at: budget.saturating_sub(1 + ahead),
             exact: Vec::with_capacity(budget),
+            merged: Vec::new(),
             histogram: None,
             beyond: Moments::EMPTY,
         }
     }
 
-    /// Takes a value in. Values are finite and not negative.
+    /// Takes a value in. Values are finite and not negative, or not below -100 where they are signed.
     #[inline]
     pub fn push(&mut self, value: f64) {
-        debug_assert!(value.is_finite() && value >= 0.0, "a sample must be finite and not negative");
+        debug_assert!(
+            value.is_finite() && value >= self.resolution.least(),
+            "a sample must be finite and large enough"
+        );
         if self.exact.len() < self.budget {
             if self.exact.len() == self.histogram_at {
                 self.ready_histogram();
@@ -183,7 +199,7 @@ impl Samples {
         reason = "float to integer casts saturate and the histogram saturates again"
     )]
     fn steps(&self, value: f64) -> u64 {
-        (value * self.resolution.per_unit()).round() as u64
+        ((value - self.resolution.least()) * self.resolution.per_unit()).round() as u64
     }
 
     /// Takes in another set of the same resolution; budgets add up, so nothing exact is lost.
@@ -191,14 +207,9 @@ impl Samples {
         debug_assert_eq!(self.resolution, other.resolution, "sets of different metrics do not merge");
         self.budget += other.budget;
         self.histogram_at = usize::MAX;
-        // The larger buffer is kept; order does not matter, since statistics sort.
-        let (mut exact, more) = if self.exact.len() >= other.exact.len() {
-            (std::mem::take(&mut self.exact), other.exact)
-        } else {
-            (other.exact, std::mem::take(&mut self.exact))
-        };
-        exact.extend_from_slice(&more);
-        self.exact = exact;
+        // Values move, they are not copied; their order is that of the sets, and statistics sort.
+        self.merged.push(other.exact);
+        self.merged.extend(other.merged);
         match (&mut self.histogram, other.histogram) {
             (Some(mine), Some(theirs)) => {
                 // Both have the same bounds, so adding cannot fail.
@@ -213,7 +224,7 @@ impl Samples {
 
     /// Number of values.
     pub fn count(&self) -> u64 {
-        self.exact.len() as u64 + self.beyond.count
+        self.exact_parts().map(|part| part.len() as u64).sum::<u64>() + self.beyond.count
     }
 
     /// Whether there is no value.
@@ -226,9 +237,9 @@ impl Samples {
         self.beyond.count == 0
     }
 
-    /// The values known exactly, in no particular order.
-    pub(crate) fn exact(&self) -> &[f64] {
-        &self.exact
+    /// The values known exactly: its own in the order in which they came, then those of the sets merged in.
+    pub(crate) fn exact_parts(&self) -> impl Iterator<Item = &[f64]> {
+        std::iter::once(self.exact.as_slice()).chain(self.merged.iter().map(Vec::as_slice))
     }
 
     /// What is known of the others.
@@ -238,10 +249,10 @@ impl Samples {
 
     /// The others as the histogram has them: value and how often, rising.
     pub(crate) fn beyond_values(&self) -> impl Iterator<Item = (f64, u64)> {
-        let per_unit = self.resolution.per_unit();
+        let (per_unit, least) = (self.resolution.per_unit(), self.resolution.least());
         self.histogram.iter().flat_map(move |histogram| {
             histogram.iter_recorded().map(move |step| {
-                let value = histogram.median_equivalent(step.value_iterated_to()) as f64 / per_unit;
+                let value = histogram.median_equivalent(step.value_iterated_to()) as f64 / per_unit + least;
                 (value, step.count_at_value())
             })
         })

@@ -3,7 +3,16 @@
 //! Everything is computed from the values in rising order, whatever order they came in. It owns no values
 //! and knows no units.
 
+use crate::measure::confidence;
 use crate::measure::samples::{Exactly, Moments, Samples};
+
+/// Where the true quantile `q` (0 to 1) of what `sorted` was drawn from lies with 95 % confidence: the values
+/// of two ranks, whatever the distribution. Absent when there are too few values to say.
+pub fn confidence(sorted: &[f64], q: f64) -> Option<(f64, f64)> {
+    let (low, high) = confidence::ranks(sorted.len() as u64, q)?;
+    let at = |rank: u64| usize::try_from(rank).ok().and_then(|rank| sorted.get(rank)).copied();
+    at(low).zip(at(high))
+}
 
 /// The percentiles that AIPerf reports, in its order.
 pub const PERCENTILES: [u8; 9] = [1, 5, 10, 25, 50, 75, 90, 95, 99];
@@ -84,11 +93,12 @@ pub struct Ordered {
 impl Ordered {
     /// Gathers and sorts; the order of the sets makes no difference.
     pub fn of(sets: &[&Samples]) -> Self {
-        let mut exact = Vec::with_capacity(sets.iter().map(|set| set.exact().len()).sum());
+        let mut exact =
+            Vec::with_capacity(sets.iter().flat_map(|set| set.exact_parts()).map(<[f64]>::len).sum());
         let mut counted: Vec<(f64, u64)> = Vec::new();
         let mut beyond = Moments::EMPTY;
         for set in sets {
-            exact.extend_from_slice(set.exact());
+            set.exact_parts().for_each(|part| exact.extend_from_slice(part));
             counted.extend(set.beyond_values());
             beyond.merge(set.beyond());
         }
@@ -100,6 +110,12 @@ impl Ordered {
             *count = total;
         }
         Self { exact, counted, beyond }
+    }
+
+    /// Sorts values that are all known exactly.
+    pub fn of_values(mut exact: Vec<f64>) -> Self {
+        exact.sort_unstable_by(f64::total_cmp);
+        Self { exact, counted: Vec::new(), beyond: Moments::EMPTY }
     }
 
     /// Number of values.
@@ -146,6 +162,29 @@ impl Ordered {
         let wanted = rank - low as u64;
         let step = self.counted.partition_point(|(_, total)| *total <= wanted);
         self.counted.get(step).map_or(f64::NAN, |(value, _)| *value)
+    }
+
+    /// The value at the quantile `q` (0 to 1), interpolated linearly; absent when there is no value.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let (rank, share) = place(q, self.count().checked_sub(1)?);
+        let low = self.at(rank);
+        let value = if share > 0.0 { low + share * (self.at(rank + 1) - low) } else { low };
+        let (min, max) = self.bounds();
+        Some(value.clamp(min, max))
+    }
+
+    /// As [`confidence()`], over all values.
+    pub fn confidence(&self, q: f64) -> Option<(f64, f64)> {
+        let (low, high) = confidence::ranks(self.count(), q)?;
+        let (min, max) = self.bounds();
+        Some((self.at(low).clamp(min, max), self.at(high).clamp(min, max)))
+    }
+
+    /// The smallest and the largest value, both exact; infinite the wrong way round when there is none.
+    fn bounds(&self) -> (f64, f64) {
+        let min = self.exact.first().copied().unwrap_or(f64::INFINITY).min(self.beyond.min);
+        let max = self.exact.last().copied().unwrap_or(f64::NEG_INFINITY).max(self.beyond.max);
+        (min, max)
     }
 
     /// The fifteen statistics; absent when there is no value.
@@ -196,8 +235,7 @@ impl Ordered {
             return None;
         }
         let count = finite + errors;
-        let min = self.exact.first().copied().unwrap_or(f64::INFINITY).min(self.beyond.min);
-        let max = self.exact.last().copied().unwrap_or(f64::NEG_INFINITY).max(self.beyond.max);
+        let (min, max) = self.bounds();
         let percentiles = PERCENTILES.map(|percent| {
             let (rank, share) = position(percent, count);
             let up = share > 0.5 || (share.total_cmp(&0.5).is_eq() && rank % 2 == 1);
@@ -210,7 +248,13 @@ impl Ordered {
 
 /// Where a percentile stands among `count` values: the rank below it and the share of the way to the next.
 fn position(percent: u8, count: u64) -> (u64, f64) {
-    let position = f64::from(percent) / 100.0 * (count - 1) as f64;
+    place(f64::from(percent) / 100.0, count - 1)
+}
+
+/// Where a quantile stands among ranks from 0 to `last`: the rank below it and the share of the way to the
+/// next.
+fn place(q: f64, last: u64) -> (u64, f64) {
+    let position = q * last as f64;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

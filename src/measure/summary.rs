@@ -1,10 +1,11 @@
-//! Every metric of a scope: a phase, or phases pooled.
+//! Every metric of a scope: a phase, or phases pooled, or a slice of time.
 
 use crate::measure::PhaseTally;
-use crate::measure::catalogue::{Derived, Metric, SAMPLED, SINGLES, Sampled, Source};
+use crate::measure::catalogue::{Derived, Metric, SAMPLED, SINGLES, Sampled, Source, WEIGHTED};
 use crate::measure::statistics::{Adjusted, Ordered, Statistics};
 use crate::measure::tally::Counts;
-use crate::time::Nanos;
+use crate::measure::weighted::{Series, TimeWeighted, Window, time_weighted};
+use crate::time::{Nanos, Stamp};
 
 /// What is said about one metric, in the unit of the files.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +16,8 @@ pub enum Value {
     Full(Statistics),
     /// One finite number.
     Single(f64),
+    /// Statistics over time.
+    Weighted(TimeWeighted),
 }
 
 /// What `benchmark_duration` says.
@@ -26,6 +29,19 @@ pub enum DurationRule {
     Window,
 }
 
+/// How the numbers of a scope are to be computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// What rates divide by; rates over no time are absent.
+    pub window: Nanos,
+    /// What the duration says.
+    pub rule: DurationRule,
+    /// Whether metrics of streaming endpoints exist.
+    pub streaming: bool,
+    /// Where the time-weighted metrics look; absent: there are none.
+    pub span: Option<Window>,
+}
+
 /// The metrics of a scope that have a value.
 #[derive(Clone, Debug)]
 pub struct Summary {
@@ -33,43 +49,68 @@ pub struct Summary {
     values: Vec<(&'static Metric, Value)>,
 }
 
+/// What a scope consists of, whatever it was gathered from.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) counts: Counts,
+    /// The values of each sampled metric, in their order.
+    pub(crate) ordered: Vec<Ordered>,
+    pub(crate) first_start: Option<Stamp>,
+    pub(crate) last_content: Option<Stamp>,
+    pub(crate) weighted: Option<[TimeWeighted; Series::ALL.len()]>,
+    /// Requests were held against objectives.
+    pub(crate) judged: bool,
+}
+
 impl Summary {
-    /// Computes every metric of the tallies together. `window` is what rates divide by; rates over no time
-    /// are absent. Metrics of streaming endpoints are left out unless `streaming`.
-    pub fn of(tallies: &[&PhaseTally], window: Nanos, rule: DurationRule, streaming: bool) -> Self {
-        let counts = Counts::sum(tallies.iter().map(|tally| tally.counts()));
-        let mut statistics: Vec<Option<Statistics>> = Vec::with_capacity(Sampled::COUNT);
-        let mut adjusted: Vec<Option<Adjusted>> = Vec::with_capacity(Sampled::COUNT);
-        for sampled in Sampled::ALL {
-            let sets: Vec<_> = tallies.iter().map(|tally| tally.samples(sampled)).collect();
-            let ordered = Ordered::of(&sets);
-            statistics.push(ordered.statistics());
-            adjusted.push(ordered.adjusted(counts.errors()));
-        }
-        let scope = Scope { tallies, counts, window_s: window.as_secs_f64(), rule, statistics: &statistics };
-        let mut values = Vec::with_capacity(SAMPLED.len() + SINGLES.len());
-        let shown = |metric: &&Metric| streaming || !metric.streaming;
+    /// Computes every metric of the tallies together.
+    pub fn of(tallies: &[&PhaseTally], terms: &Terms) -> Self {
+        let intervals: Vec<_> = tallies.iter().map(|tally| tally.intervals()).collect();
+        let pool = Pool {
+            counts: Counts::sum(tallies.iter().map(|tally| tally.counts())),
+            ordered: Sampled::ALL
+                .iter()
+                .map(|sampled| {
+                    let sets: Vec<_> = tallies.iter().map(|tally| tally.samples(*sampled)).collect();
+                    Ordered::of(&sets)
+                })
+                .collect(),
+            first_start: tallies.iter().filter_map(|tally| tally.first_start()).min(),
+            last_content: tallies.iter().filter_map(|tally| tally.last_content()).max(),
+            weighted: terms.span.and_then(|window| time_weighted(&intervals, window)),
+            judged: tallies.iter().any(|tally| tally.judgement().has_objectives()),
+        };
+        Self::of_pool(&pool, terms)
+    }
+
+    pub(crate) fn of_pool(pool: &Pool, terms: &Terms) -> Self {
+        let statistics: Vec<Option<Statistics>> = pool.ordered.iter().map(Ordered::statistics).collect();
+        let scope =
+            Scope { pool, window_s: terms.window.as_secs_f64(), rule: terms.rule, statistics: &statistics };
+        let shown = |metric: &&Metric| terms.streaming || !metric.streaming;
+        let mut values = Vec::with_capacity(SAMPLED.len() + SINGLES.len() + WEIGHTED.len());
         for (metric, statistics) in SAMPLED.iter().zip(&statistics).filter(|(metric, _)| shown(metric)) {
             if let Some(statistics) = statistics {
                 values.push((metric, Value::Full(statistics.divided_by(metric.unit.divisor()))));
             }
         }
-        for metric in SINGLES.iter().filter(shown) {
+        for metric in SINGLES.iter().chain(&WEIGHTED).filter(shown) {
             let value = match metric.source {
-                Source::Adjusted(sampled) => adjusted
-                    .get(sampled as usize)
-                    .and_then(Option::as_ref)
-                    .map(|value| Value::Adjusted(value.divided_by(metric.unit.divisor()))),
+                Source::Adjusted(sampled) => scope.adjusted(sampled).map(Value::Adjusted),
+                Source::Curve(series) => pool
+                    .weighted
+                    .as_ref()
+                    .filter(|_| pool.counts.completed() > 0)
+                    .and_then(|curves| curves.get(series as usize))
+                    .map(|curve| Value::Weighted(*curve)),
                 Source::Derived(derived) => {
                     scope.derived(derived).filter(|value| value.is_finite()).map(Value::Single)
                 }
                 Source::Gaps | Source::Record(..) => None,
             };
-            if let Some(value) = value {
-                values.push((metric, value));
-            }
+            values.extend(value.map(|value| (metric, value)));
         }
-        Self { counts, values }
+        Self { counts: pool.counts, values }
     }
 
     /// The metrics with their values, in the order of the catalogue.
@@ -86,7 +127,7 @@ impl Summary {
     pub fn single(&self, tag: &str) -> Option<f64> {
         match self.value(tag)? {
             Value::Single(value) => Some(*value),
-            Value::Adjusted(_) | Value::Full(_) => None,
+            Value::Adjusted(_) | Value::Full(_) | Value::Weighted(_) => None,
         }
     }
 
@@ -97,14 +138,18 @@ impl Summary {
 }
 
 struct Scope<'a> {
-    tallies: &'a [&'a PhaseTally],
-    counts: Counts,
+    pool: &'a Pool,
     window_s: f64,
     rule: DurationRule,
     statistics: &'a [Option<Statistics>],
 }
 
 impl Scope<'_> {
+    fn adjusted(&self, sampled: Sampled) -> Option<Adjusted> {
+        let adjusted = self.pool.ordered.get(sampled as usize)?.adjusted(self.pool.counts.errors())?;
+        Some(adjusted.divided_by(sampled.metric().unit.divisor()))
+    }
+
     fn sum(&self, sampled: Sampled) -> Option<f64> {
         self.statistics.get(sampled as usize)?.as_ref().map(|statistics| statistics.sum)
     }
@@ -114,21 +159,29 @@ impl Scope<'_> {
     }
 
     fn derived(&self, derived: Derived) -> Option<f64> {
-        let Counts { ok, .. } = self.counts;
-        let (errors, completed) = (self.counts.errors(), self.counts.completed());
+        let counts = &self.pool.counts;
+        let Counts { ok, .. } = *counts;
+        let (errors, completed) = (counts.errors(), counts.completed());
         let some = |count: u64| (count > 0).then_some(count as f64);
+        // Only good requests are judged: without one there is nothing to say.
+        let held = (self.pool.judged && ok > 0).then_some(counts.held as f64);
         match derived {
             Derived::BenchmarkDuration => match self.rule {
                 DurationRule::FirstToLast => {
-                    let first = self.tallies.iter().filter_map(|tally| tally.first_start()).min()?;
-                    let last = self.tallies.iter().filter_map(|tally| tally.last_content()).max()?;
-                    Some(last.since(first).as_secs_f64())
+                    Some(self.pool.last_content?.since(self.pool.first_start?).as_secs_f64())
                 }
                 DurationRule::Window => some(ok).map(|_| self.window_s),
             },
             Derived::CompletedRequestCount => some(completed),
+            Derived::ContextOverflowCount => some(errors).map(|_| counts.context_overflows as f64),
             Derived::ErrorRequestCount => some(errors),
+            Derived::GoodRequestCount => held,
+            Derived::GoodRequestFraction => held.map(|held| held / completed as f64),
+            Derived::Goodput => self.per_s(held?),
             Derived::InputTokenThroughput => self.per_s(self.sum(Sampled::InputSequenceLength)?),
+            Derived::OslMismatchCount => {
+                self.sum(Sampled::OslMismatchDiffPct).map(|_| counts.osl_mismatched as f64)
+            }
             Derived::OutputTokenThroughput => self.per_s(self.sum(Sampled::OutputSequenceLength)?),
             Derived::OverallCacheReadPercent => {
                 let prompt = self.sum(Sampled::UsagePromptTokens).filter(|prompt| *prompt > 0.0)?;

@@ -1,12 +1,16 @@
 //! What one phase came to, on one shard or merged over all.
 
+use crate::measure::arrivals::Arrivals;
 use crate::measure::catalogue::{SAMPLED, Sampled, Source};
 use crate::measure::facts::Facts;
+use crate::measure::intervals::{Findings, Intervals};
+use crate::measure::latency::Latencies;
 use crate::measure::samples::{Samples, new_histogram};
-use crate::measure::{Failure, Outcome, Record};
+use crate::measure::{Failure, Judgement, Outcome, Record};
 use crate::time::{Nanos, Stamp};
 use hdrhistogram::Histogram;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// Distinct errors that are kept apart; what comes after them is counted in one bucket.
 pub const ERROR_GROUPS_MAX: usize = 256;
@@ -19,6 +23,11 @@ pub const ERROR_GROUPS_MAX: usize = 256;
 pub struct PhaseTally {
     counts: Counts,
     samples: Vec<Samples>,
+    latencies: Latencies,
+    intervals: Intervals,
+    judgement: Arc<Judgement>,
+    arrivals: Arrivals,
+    occupied: Nanos,
     lateness: Box<Histogram<u64>>,
     lateness_max: Option<Nanos>,
     errors: Vec<ErrorGroup>,
@@ -58,6 +67,12 @@ pub struct Counts {
     pub osl_by_usage: u64,
     /// Good requests whose reply was counted by messages with content.
     pub osl_by_chunks: u64,
+    /// Good requests that met every objective; zero without objectives.
+    pub held: u64,
+    /// Good requests whose reply's length is further from the one asked for than allowed.
+    pub osl_mismatched: u64,
+    /// Failed requests that the server found too long for its model.
+    pub context_overflows: u64,
 }
 
 impl Counts {
@@ -96,6 +111,9 @@ impl Counts {
             isl_by_rule,
             osl_by_usage,
             osl_by_chunks,
+            held,
+            osl_mismatched,
+            context_overflows,
         } = other;
         self.sent += sent;
         self.dropped_at_capacity += dropped_at_capacity;
@@ -110,6 +128,9 @@ impl Counts {
         self.isl_by_rule += isl_by_rule;
         self.osl_by_usage += osl_by_usage;
         self.osl_by_chunks += osl_by_chunks;
+        self.held += held;
+        self.osl_mismatched += osl_mismatched;
+        self.context_overflows += context_overflows;
     }
 
     /// The sum over several tallies.
@@ -210,6 +231,11 @@ impl PhaseTally {
     /// Only address space is taken for the samples; memory follows as values come. A metric that nears
     /// `samples_max` makes its histogram once, each metric in a request of its own.
     pub fn new(samples_max: usize) -> Self {
+        Self::judged(samples_max, Arc::default())
+    }
+
+    /// As [`Self::new`]; good requests are held against `judgement`.
+    pub fn judged(samples_max: usize, judgement: Arc<Judgement>) -> Self {
         let samples = SAMPLED
             .iter()
             .enumerate()
@@ -218,6 +244,11 @@ impl PhaseTally {
         Self {
             counts: Counts::default(),
             samples,
+            latencies: Latencies::new(samples_max),
+            intervals: Intervals::new(samples_max),
+            judgement,
+            arrivals: Arrivals::new(samples_max),
+            occupied: Nanos::ZERO,
             lateness: Box::new(new_histogram()),
             lateness_max: None,
             errors: Vec::new(),
@@ -248,6 +279,26 @@ impl PhaseTally {
         self.lateness_max = self.lateness_max.max(Some(late));
     }
 
+    /// A request of an open loop was handed to the kernel, so long after the phase's start.
+    pub fn arrival(&mut self, offset: Nanos) {
+        self.arrivals.push(offset);
+    }
+
+    /// A request of a closed loop held its slot for this long of the time in which the phase was sending.
+    pub fn occupy(&mut self, span: Nanos) {
+        self.occupied.0 += span.0;
+    }
+
+    /// How long slots of a closed loop carried requests while the phase was sending.
+    pub fn occupied(&self) -> Nanos {
+        self.occupied
+    }
+
+    /// When requests of an open loop were handed to the kernel.
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
     /// A request ended. `gaps_ns` are the spans between its content messages, in order.
     pub fn record(&mut self, record: &Record, gaps_ns: &[u64]) {
         self.last_end = self.last_end.max(Some(record.ended));
@@ -272,16 +323,11 @@ impl PhaseTally {
         }
         self.counts.request_body_bytes += record.request_body_bytes;
         self.counts.reply_body_bytes += record.body_bytes;
+        self.latencies.record(record);
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);
-        if good {
-            let tokens = &facts.tokens;
-            self.counts.isl_by_usage += u64::from(tokens.input_by_usage);
-            self.counts.isl_by_rule += u64::from(!tokens.input_by_usage);
-            self.counts.osl_by_usage += u64::from(tokens.sequence_by_usage);
-            self.counts.osl_by_chunks += u64::from(!tokens.sequence_by_usage);
-        }
-        for (metric, samples) in SAMPLED.iter().zip(&mut self.samples) {
+        let mut findings = self.find(&facts, good);
+        for (row, (metric, samples)) in SAMPLED.iter().zip(&mut self.samples).enumerate() {
             match metric.source {
                 Source::Gaps if good => {
                     for gap in gaps_ns {
@@ -290,12 +336,38 @@ impl PhaseTally {
                 }
                 Source::Record(feed, read) if feed.takes(good) => {
                     if let Some(value) = read(&facts) {
+                        findings.metrics |= 1 << row;
                         samples.push(value);
                     }
                 }
-                Source::Adjusted(_) | Source::Derived(_) | Source::Gaps | Source::Record(..) => {}
+                Source::Adjusted(_)
+                | Source::Curve(_)
+                | Source::Derived(_)
+                | Source::Gaps
+                | Source::Record(..) => {}
             }
         }
+        self.intervals.record(&facts, gaps_ns, findings);
+    }
+
+    /// Counts what a request is held against.
+    fn find(&mut self, facts: &Facts<'_>, good: bool) -> Findings {
+        let mut findings = Findings::default();
+        if good {
+            let tokens = &facts.tokens;
+            self.counts.isl_by_usage += u64::from(tokens.input_by_usage);
+            self.counts.isl_by_rule += u64::from(!tokens.input_by_usage);
+            self.counts.osl_by_usage += u64::from(tokens.sequence_by_usage);
+            self.counts.osl_by_chunks += u64::from(!tokens.sequence_by_usage);
+            findings.held = self.judgement.has_objectives() && self.judgement.holds(facts);
+            findings.mismatched = self.judgement.mismatched(facts) == Some(true);
+        } else if let Outcome::Failed(failure) = &facts.record.outcome {
+            findings.overflowed = failure.is_context_overflow();
+        }
+        self.counts.held += u64::from(findings.held);
+        self.counts.osl_mismatched += u64::from(findings.mismatched);
+        self.counts.context_overflows += u64::from(findings.overflowed);
+        findings
     }
 
     fn cancelled(&mut self, delay: Nanos, ended: Stamp) {
@@ -347,6 +419,10 @@ impl PhaseTally {
         for (mine, theirs) in self.samples.iter_mut().zip(other.samples) {
             mine.merge(theirs);
         }
+        self.latencies.merge(other.latencies);
+        self.intervals.merge(other.intervals);
+        self.arrivals.merge(other.arrivals);
+        self.occupied.0 += other.occupied.0;
         // Both have the same bounds, so adding cannot fail.
         let added = self.lateness.add(other.lateness.as_ref());
         debug_assert!(added.is_ok());
@@ -377,7 +453,22 @@ impl PhaseTally {
 
     /// Whether every value of every metric is known exactly.
     pub fn is_exact(&self) -> bool {
-        self.samples.iter().all(Samples::is_exact)
+        self.samples.iter().all(Samples::is_exact) && self.latencies.is_exact()
+    }
+
+    /// Where the requests lay on the time line.
+    pub fn intervals(&self) -> &Intervals {
+        &self.intervals
+    }
+
+    /// What good requests were held against.
+    pub fn judgement(&self) -> &Judgement {
+        &self.judgement
+    }
+
+    /// The service and response latencies of good requests.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
     }
 
     /// The start of the first good request.

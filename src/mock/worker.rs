@@ -238,6 +238,10 @@ impl Worker {
         loop {
             let connection = &mut self.connections[index];
             if connection.ended {
+                // A request that came whole before its client left has arrived, whoever is answered.
+                if matches!(connection.stage, Stage::Idle) {
+                    self.take_request(index);
+                }
                 self.leave(index);
                 return;
             }

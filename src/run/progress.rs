@@ -1,5 +1,7 @@
 //! What a person sees on stderr while the run goes on: the notices of phase edges and a line of counts.
 
+use crate::artifact::log::Level;
+use crate::artifact::log::Log;
 use crate::config::PhaseKind;
 use crate::plan::PhasePlan;
 use crate::plan::Plan;
@@ -34,6 +36,7 @@ pub struct Display {
     ui: Ui,
     terminal: bool,
     gauges: Vec<Arc<Gauges>>,
+    log: Option<Log>,
     phase_started: Option<(u16, Stamp)>,
     last_shown: Stamp,
     last_ended: u64,
@@ -49,12 +52,13 @@ struct Counts {
 }
 
 impl Display {
-    /// A display over the shards' gauges.
-    pub fn new(ui: Ui, gauges: Vec<Arc<Gauges>>) -> Self {
+    /// A display over the shards' gauges; notices go to `log` too.
+    pub fn new(ui: Ui, gauges: Vec<Arc<Gauges>>, log: Option<Log>) -> Self {
         Self {
             ui,
             terminal: std::io::stderr().is_terminal(),
             gauges,
+            log,
             phase_started: None,
             last_shown: Stamp::ORIGIN,
             last_ended: 0,
@@ -101,6 +105,14 @@ impl Display {
     pub fn notice(&mut self, text: &str) {
         self.end_line();
         let _ = writeln!(std::io::stderr(), "{text}");
+        if let Some(log) = &mut self.log {
+            log.line(Level::Notice, text);
+        }
+    }
+
+    /// Nothing more is shown; the log, for what the end of the run still has to say.
+    pub fn into_log(self) -> Option<Log> {
+        self.log
     }
 
     fn show_counts(&mut self, plan: &Plan, now: Stamp) {

@@ -7,17 +7,19 @@ use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
 use crate::engine::PhaseEvent;
+use crate::measure::Cost;
 use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
-use crate::shard::meter::Cost;
+use crate::shard::meter::Mark;
 use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
 use crate::shard::ring::SocketId;
 use crate::shard::ring::Wait;
+use crate::shard::sys::set_timer_slack;
 use crate::time::Clock;
 use crate::time::Nanos;
 use crate::time::Stamp;
@@ -33,6 +35,15 @@ pub const WAIT_MAX: Nanos = Nanos::from_micros(500);
 
 /// Most completions taken between two looks at the schedule.
 pub const REAP_BATCH: usize = 128;
+
+/// Completions taken between two looks at the clock.
+const REAP_SLICE: usize = 16;
+
+/// Rounds over the socket pair before the first phase.
+const WARM_UP_ROUNDS: u32 = 32;
+
+/// Longest time spent on them.
+const WARM_UP_MAX: Nanos = Nanos::from_millis(100);
 
 /// What a shard does while it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +90,8 @@ pub enum ShardFault {
 pub struct ClosedPhase {
     /// The shard.
     pub shard: u16,
+    /// Its core.
+    pub cpu: usize,
     /// The phase.
     pub phase: u16,
     /// The common start.
@@ -89,6 +102,8 @@ pub struct ClosedPhase {
     pub closed: Stamp,
     /// Cut short by an interrupt.
     pub interrupted: bool,
+    /// What driving the shard cost meanwhile.
+    pub cost: Cost,
     /// The numbers, moved out of the shard.
     pub tally: PhaseTally,
 }
@@ -129,6 +144,8 @@ pub struct Shard {
     pub phases: u16,
     /// This shard's number.
     pub shard: u16,
+    /// The core it is pinned to.
+    pub cpu: usize,
     /// Address behind each URL of the plan.
     pub addresses: Vec<SocketAddr>,
     /// Where phases meet.
@@ -153,6 +170,7 @@ struct Begun {
     phase: u16,
     started: Stamp,
     sending_ended: Stamp,
+    mark: Mark,
 }
 
 /// The loop's state.
@@ -170,12 +188,17 @@ pub(super) struct Driver {
     closed_phases: u16,
     interrupted: bool,
     meter: Meter,
+    /// Since the shard was ready.
+    whole: Mark,
 }
 
 impl Driver {
     pub(super) fn new(shard: Shard, ring: Ring) -> Self {
         let now = shard.clock.now();
+        let meter = Meter::new(shard.cpu, now);
         Self {
+            whole: meter.mark(now),
+            meter,
             shard,
             ring,
             sockets: Vec::new(),
@@ -184,7 +207,6 @@ impl Driver {
             next_phase: 0,
             closed_phases: 0,
             interrupted: false,
-            meter: Meter::new(now),
         }
     }
 
@@ -192,7 +214,7 @@ impl Driver {
     pub(super) async fn run(mut self) {
         let fault = self.turn_until_done().await.err();
         self.close_down();
-        let cost = self.meter.cost(self.shard.clock.now());
+        let cost = self.meter.cost(&self.whole, self.shard.clock.now());
         let records_lost = self.shard.engine.records_lost();
         let shard = self.shard.shard;
         // The conductor is gone only when the process is about to end.
@@ -200,6 +222,12 @@ impl Driver {
     }
 
     async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
+        // Without it the kernel may end a timed wait 50 us late; a refusal costs only that.
+        let _ = set_timer_slack(Nanos(1));
+        self.warm_up()?;
+        let ready = self.shard.clock.now();
+        self.meter = Meter::new(self.shard.cpu, ready);
+        self.whole = self.meter.mark(ready);
         self.shard.barrier.arrive_ready(self.shard.clock.now());
         let mut turns: u32 = 0;
         loop {
@@ -228,6 +256,35 @@ impl Driver {
         }
     }
 
+    /// Runs the whole path once - ring, buffers, engine - against a socket pair of this thread, so that the
+    /// first requests do not pay for what is cold.
+    fn warm_up(&mut self) -> Result<(), ShardFault> {
+        self.shard.engine.warm_up();
+        let (left, right) = socket2::Socket::pair(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+        let opened = self.ring.open(left).ok().zip(self.ring.open(right).ok());
+        let Some((left, right)) = opened else { return Ok(()) };
+        self.ring.receive(right);
+        let clock = self.shard.clock;
+        let deadline = clock.now().plus(WARM_UP_MAX);
+        for round in 0..=WARM_UP_ROUNDS {
+            if round == WARM_UP_ROUNDS {
+                self.ring.close(left);
+                self.ring.close(right);
+            } else {
+                self.ring.send(left, |head| head.extend_from_slice(&[b'x'; 512]), 0..0);
+            }
+            let mut answered = false;
+            while !answered && clock.now() < deadline {
+                self.ring.enter(Wait::AtMost(WAIT_MAX))?;
+                self.ring.reap(&clock, REAP_BATCH, |_, event| {
+                    answered |= matches!(event, Event::Received { .. });
+                });
+                answered |= self.ring.sockets() == 0;
+            }
+        }
+        Ok(())
+    }
+
     fn done(&self) -> bool {
         self.closed_phases == self.shard.phases || (self.interrupted && self.begun.is_empty())
     }
@@ -237,7 +294,12 @@ impl Driver {
             return;
         }
         if let Some(start) = self.shard.barrier.start_of(self.next_phase) {
-            self.begun.push(Begun { phase: self.next_phase, started: start.at, sending_ended: start.at });
+            self.begun.push(Begun {
+                phase: self.next_phase,
+                started: start.at,
+                sending_ended: start.at,
+                mark: self.meter.mark(self.shard.clock.now()),
+            });
             self.shard.engine.begin_phase(self.next_phase, start);
             self.next_phase += 1;
             self.shard.gauges.phase.store(u64::from(self.next_phase), Relaxed);
@@ -290,7 +352,10 @@ impl Driver {
     fn wait(&mut self) -> Result<bool, ShardFault> {
         let clock = self.shard.clock;
         let now = clock.now();
-        self.meter.look(now);
+        let gap = self.meter.look(now);
+        self.whole.gap(gap);
+        self.begun.iter_mut().for_each(|begun| begun.mark.gap(gap));
+        self.shard.engine.handle_submitted(now);
         let limit = if self.watches_for_start() { WATCH } else { WAIT_MAX };
         let latest = now.plus(limit).min(self.shard.engine.poll_timeout().unwrap_or(Stamp::NEVER));
         let window = match self.shard.idle {
@@ -329,11 +394,22 @@ impl Driver {
             && self.begun.iter().all(|begun| begun.sending_ended > begun.started)
     }
 
+    /// Takes completions until there are none, the batch is full, or a request is due.
     fn reap(&mut self) {
+        let due = self.shard.engine.poll_due();
+        for _ in 0..REAP_BATCH / REAP_SLICE {
+            let taken = self.reap_slice();
+            if taken < REAP_SLICE || due.is_some_and(|due| due <= self.shard.clock.now()) {
+                return;
+            }
+        }
+    }
+
+    fn reap_slice(&mut self) -> usize {
         let Self { shard, ring, sockets, connections, .. } = self;
         let engine = &mut shard.engine;
         let mut established = ReapNotes::default();
-        ring.reap(&shard.clock, REAP_BATCH, |now, event| {
+        let taken = ring.reap(&shard.clock, REAP_SLICE, |now, event| {
             let of = |socket: SocketId| connections.get(socket.index as usize).copied().flatten();
             match event {
                 Event::Accepted { .. } => {}
@@ -372,6 +448,7 @@ impl Driver {
         for socket in established.sockets {
             self.ring.receive(socket);
         }
+        taken
     }
 
     /// Passes edges of phases to the barrier and tallies to the conductor.
@@ -399,11 +476,13 @@ impl Driver {
         self.hand_over_records(true);
         let _ = self.shard.messages.send(Message::Phase(Box::new(ClosedPhase {
             shard: self.shard.shard,
+            cpu: self.shard.cpu,
             phase,
             started: begun.started,
             sending_ended: begun.sending_ended,
             closed: closed.max(begun.sending_ended),
             interrupted: self.interrupted,
+            cost: self.meter.cost(&begun.mark, now),
             tally,
         })));
     }

@@ -1,6 +1,6 @@
 //! The kernel's shared memory: submission and completion queues, the provided-buffer ring, send stations.
 //!
-//! Everything here is safe to call. Memory that the kernel may still read or write is owned by [`Queues`]
+//! Everything here is safe to call. Memory that the kernel may still read or write is owned by `Queues`
 //! and is reachable only while the kernel has let go of it: a buffer between its completion and its
 //! recycling, a station between the completion of its operation and the next one. It knows no sockets'
 //! states and no events; those are [`crate::shard::ring`]'s.

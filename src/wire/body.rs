@@ -71,6 +71,9 @@ pub(in crate::wire) enum FramingFault {
 /// Longest size line with its extensions, and most bytes of all trailers.
 pub(in crate::wire) const LINE_BYTES_MAX: usize = 16 * 1024;
 
+/// Most digits of a size that is read in one go.
+const ORDINARY_DIGITS_MAX: usize = 8;
+
 impl Framing {
     /// A chunked body at its start.
     pub(in crate::wire) const fn chunked() -> Self {
@@ -111,6 +114,7 @@ fn take<'a>(bytes: &mut &'a [u8], bytes_left: &mut u64) -> Piece<'a> {
 
 impl Chunked {
     fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Result<Piece<'a>, FramingFault> {
+        self.pass_over_ordinary_line(bytes);
         loop {
             match self.place {
                 Place::Done => return Ok(Piece::End),
@@ -145,6 +149,36 @@ impl Chunked {
                     *bytes = rest;
                 }
             }
+        }
+    }
+
+    /// Passes over the end of a chunk and a size without extensions when all of it is there: what stands
+    /// between two chunks of an ordinary stream. Anything else is left to [`Chunked::step`].
+    #[inline]
+    fn pass_over_ordinary_line(&mut self, bytes: &mut &[u8]) {
+        let line = match self.place {
+            Place::DataEnd => match bytes.strip_prefix(b"\r\n") {
+                Some(line) => line,
+                None => return,
+            },
+            Place::Size if self.bytes_left == 0 && self.line_bytes == 0 => bytes,
+            _ => return,
+        };
+        let mut size = 0_u64;
+        for (digits, byte) in line.iter().take(ORDINARY_DIGITS_MAX + 1).enumerate() {
+            let digit = match byte {
+                b'0'..=b'9' => byte - b'0',
+                b'a'..=b'f' => byte - b'a' + 10,
+                b'A'..=b'F' => byte - b'A' + 10,
+                b'\r' if digits > 0 && size > 0 && line.get(digits + 1) == Some(&b'\n') => {
+                    *bytes = line.get(digits + 2..).unwrap_or_default();
+                    self.bytes_left = size;
+                    self.place = Place::Data;
+                    return;
+                }
+                _ => return,
+            };
+            size = size << 4 | u64::from(digit);
         }
     }
 

@@ -7,6 +7,7 @@
 mod scan;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::{Map, Value};
 
@@ -57,17 +58,18 @@ impl Parts {
     }
 }
 
-/// Reads the data of one message.
-pub(in crate::wire) fn read(data: &[u8]) -> Reading {
+/// Reads the data of one message; with it, where in `data` its one text stands, when it is an ordinary one
+/// (see [`scan::scan`]).
+pub(in crate::wire) fn read(data: &[u8]) -> (Reading, Option<Range<usize>>) {
     match scan::scan(data) {
-        Some(delta) => Reading::Delta(delta),
-        None => read_tree(data),
+        Some((delta, text)) => (Reading::Delta(delta), text),
+        None => (read_tree(data), None),
     }
 }
 
 /// What the scanner alone says; absent when it leaves the message to the tree.
 pub(in crate::wire) fn read_scanned(data: &[u8]) -> Option<Delta> {
-    scan::scan(data)
+    scan::scan(data).map(|(delta, _)| delta)
 }
 
 /// Reads the data of one message by way of a tree.
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     fn delta(data: &str) -> Delta {
-        match read(data.as_bytes()) {
+        match read(data.as_bytes()).0 {
             Reading::Delta(delta) => delta,
             other => panic!("{data} was read as {other:?}"),
         }
@@ -211,7 +213,7 @@ mod tests {
             ("\"x\"", Reading::Scalar("str")),
             ("{\"a\":1} {\"a\":1}", Reading::Nothing),
         ] {
-            assert_eq!(read(data.as_bytes()), reading, "{data}");
+            assert_eq!(read(data.as_bytes()).0, reading, "{data}");
         }
     }
 
@@ -272,8 +274,8 @@ mod tests {
             br#"{"object":"chat.completion.chunk","choices":[{"delta":{"content":"x"}}]}"#.to_vec();
         let place = data.iter().position(|byte| *byte == b'x').unwrap_or(0);
         data[place] = 0xff;
-        assert_eq!(read(&data), Reading::Delta(Delta { content: true, output: true, usage: None }));
-        assert_eq!(read_tree(&data), read(&data));
+        assert_eq!(read(&data).0, Reading::Delta(Delta { content: true, output: true, usage: None }));
+        assert_eq!(read_tree(&data), read(&data).0);
     }
 
     #[test]

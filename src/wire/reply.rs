@@ -7,11 +7,13 @@
 //! the reply where it stands.
 
 use std::mem;
+use std::ops::Range;
 
 use crate::endpoint::Usage;
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
+use crate::wire::likeness::Likeness;
 use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 
 /// Largest head, in bytes.
@@ -34,6 +36,7 @@ pub struct ReplyDecoder {
     /// Data of an event that does not stand in one piece.
     scratch: Vec<u8>,
     events: Events,
+    likeness: Likeness,
     usage: Option<Usage>,
     /// A fault of the content, reported where the reply ends.
     content_fault: Option<Box<Fault>>,
@@ -322,6 +325,13 @@ impl ReplyDecoder {
     fn stream(&mut self, piece: &[u8], fed: &mut Fed) -> Result<(), Fault> {
         let mut rest = piece;
         loop {
+            while let Some((taken, output)) = self.like_the_last(rest) {
+                fed.body_bytes += taken;
+                fed.messages += 1;
+                fed.contents += 1;
+                fed.outputs += u32::from(output);
+                rest = rest.get(taken..).unwrap_or_default();
+            }
             match self.events.next(rest) {
                 Next::Event { text, taken } => {
                     let (event, next) = (rest.get(..text), rest.get(taken..));
@@ -332,7 +342,7 @@ impl ReplyDecoder {
                             return Err(Fault::TooLarge { what: "event", limit_bytes: EVENT_BYTES_MAX });
                         }
                         let event = self.events.event(event);
-                        self.event(event, fed)?;
+                        self.event(event, rest.get(..taken), fed)?;
                     } else {
                         self.carry(event, "event", EVENT_BYTES_MAX)?;
                         self.carried_event(fed)?;
@@ -352,14 +362,24 @@ impl ReplyDecoder {
     fn carried_event(&mut self, fed: &mut Fed) -> Result<(), Fault> {
         let mut carried = mem::take(&mut self.carried);
         let event = self.events.event(&carried);
-        let result = self.event(event, fed);
+        let result = self.event(event, None, fed);
         carried.clear();
         carried.shrink_to(RETAINED_BYTES_MAX);
         self.carried = carried;
         result
     }
 
-    fn event(&mut self, event: Event, fed: &mut Fed) -> Result<(), Fault> {
+    /// The length of an event at the start of `bytes` that says what the last one said, and whether that is
+    /// output. Asked only between events.
+    #[inline]
+    fn like_the_last(&self, bytes: &[u8]) -> Option<(usize, bool)> {
+        // What was learnt from an earlier reply holds for this one too, once it has content of its own.
+        let between = self.any_content && self.carried.is_empty() && self.events.is_between();
+        if between { self.likeness.matches(bytes) } else { None }
+    }
+
+    /// Reads one event; `whole` are its bytes up to the next event, if they stand in one piece.
+    fn event(&mut self, event: Event, whole: Option<&[u8]>, fed: &mut Fed) -> Result<(), Fault> {
         let mut scratch = mem::take(&mut self.scratch);
         let result = match Message::read(event, &mut scratch) {
             Message::Data(b"" | b"[DONE]") => {
@@ -368,7 +388,12 @@ impl ReplyDecoder {
                 Ok(())
             }
             Message::Data(data) => {
-                self.content(data, fed);
+                let text = self.content(data, fed);
+                if let (Some((text, output)), Some(whole)) = (text, whole)
+                    && let Some(start) = offset_in(whole, data)
+                {
+                    self.likeness.learn(whole, &(start + text.start..start + text.end), output);
+                }
                 Ok(())
             }
             Message::Empty => Ok(()),
@@ -378,25 +403,28 @@ impl ReplyDecoder {
         result
     }
 
-    /// Reads the JSON of one message.
-    fn content(&mut self, data: &[u8], fed: &mut Fed) {
+    /// Reads the JSON of one message. Answers with the place of its text, and whether that is output, when
+    /// nothing but that text told anything.
+    fn content(&mut self, data: &[u8], fed: &mut Fed) -> Option<(Range<usize>, bool)> {
         fed.messages += 1;
         self.any_message = true;
-        let fault = match delta::read(data) {
+        let (reading, text) = delta::read(data);
+        let fault = match reading {
             Reading::Delta(delta) => {
                 fed.contents += u32::from(delta.content);
                 fed.outputs += u32::from(delta.output);
                 self.any_content |= delta.content;
                 self.usage = delta.usage.or(self.usage);
-                return;
+                return text.filter(|_| delta.usage.is_none()).map(|text| (text, delta.output));
             }
-            Reading::Nothing => return,
+            Reading::Nothing => return None,
             Reading::Array => Fault::JsonArray,
             Reading::Scalar(type_name) => Fault::JsonScalar { type_name },
         };
         if self.content_fault.is_none() {
             self.content_fault = Some(Box::new(fault));
         }
+        None
     }
 
     /// The body is whole; `clean` when no byte stands behind it.
@@ -434,6 +462,12 @@ impl ReplyDecoder {
             }
         })
     }
+}
+
+/// Where `part` begins in `whole`; absent when it is not a part of it.
+fn offset_in(whole: &[u8], part: &[u8]) -> Option<usize> {
+    let offset = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    (offset + part.len() <= whole.len()).then_some(offset)
 }
 
 /// The kept bytes of an error body as text, without a character that the limit cut.

@@ -126,7 +126,7 @@ mod tests {
     const CORRELATION: u128 = 0xffff_ffff_ffff_4fff_bfff_ffff_ffff_ffff;
 
     fn url(host: &str, port: u16, target: &str) -> Url {
-        Url { text: String::new(), host: host.to_owned(), port, target: target.to_owned() }
+        Url { host: host.to_owned(), port, target: target.to_owned(), ..Url::default() }
     }
 
     fn head(url: &Url, streaming: bool, body_bytes: usize) -> String {

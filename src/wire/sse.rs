@@ -100,6 +100,12 @@ impl Events {
         }
     }
 
+    /// Whether the next byte begins an event, and not the first one.
+    #[inline]
+    pub(in crate::wire) const fn is_between(self) -> bool {
+        self.marked && !self.line_begun && !self.skips_line_feed && self.lines == 0
+    }
+
     /// The event whose text is `text`; its lines have been counted by [`Events::next`].
     #[inline]
     pub(in crate::wire) fn event<'a>(&mut self, text: &'a [u8]) -> Event<'a> {

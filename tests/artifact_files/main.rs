@@ -4,5 +4,7 @@
 
 mod golden;
 mod oracle;
+mod schema;
 mod shapes;
+mod switches;
 mod synthetic;

@@ -281,7 +281,7 @@ fn an_interrupted_run_keeps_its_windows_and_says_what_was_cut() {
         assert_eq!(file["is_complete"], !was_cancelled);
         assert_eq!(file["incomplete_reason"].is_string(), was_cancelled);
     }
-    assert!(written.console.contains("INCOMPLETE RESULTS") && written.console.contains("(cancelled early)"));
+    assert!(written.tables.contains("INCOMPLETE RESULTS") && written.footer.contains("(cancelled early)"));
     let report = load(&directory.path().join("client_report.json"));
     assert_eq!(report["interrupted"], true);
     assert_eq!(report["total"]["abandoned"], 4);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-fn files(directory: &Path) -> Vec<String> {
+pub(crate) fn files(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(folder) = open.pop() {
@@ -98,13 +98,13 @@ fn a_file_that_cannot_be_written_is_named_and_the_others_are_written() {
     assert!(ready["failed_exporters"][0].as_str().unwrap().ends_with("profile_export_aiperf.csv"));
     assert!(directory.path().join("profile_export_aiperf.json").is_file());
     assert!(directory.path().join("phases/b/profile_export_aiperf.csv").is_file());
-    assert!(written.console.contains("phasor | LLM Metrics"), "the tables are shown all the same");
+    assert!(written.tables.contains("phasor | LLM Metrics"), "the tables are shown all the same");
 }
 
 #[test]
 fn inputs_are_listed_with_their_conversations_and_without_escapes() {
     let directory = tempfile::tempdir().unwrap();
-    phasor::artifact::inputs::write(directory.path(), &dataset()).unwrap();
+    phasor::artifact::write_inputs(directory.path(), &dataset()).unwrap();
     let text = fs::read_to_string(directory.path().join("inputs.json")).unwrap();
     assert!(text.contains("wörds 0"));
     let inputs: Value = serde_json::from_str(&text).unwrap();
@@ -144,9 +144,9 @@ fn the_console_shows_each_phase_everything_together_and_the_client() {
         text.contains("│              Output Token Throughput Per User │"),
         "long headers break before the unit"
     );
-    assert!(written.console.starts_with(&text));
+    assert_eq!(written.tables, text);
     for line in ["CLI Command: phasor profile", "Benchmark Duration: ", "CSV Export: ", "JSON Export: "] {
-        assert!(written.console.contains(line), "{line}");
+        assert!(written.footer.contains(line), "{line}");
     }
 }
 
@@ -173,6 +173,20 @@ fn the_client_report_balances() {
         assert_eq!(number(&counted["isl"], "usage") + number(&counted["isl"], "rule"), number(scope, "ok"));
     }
     assert_eq!(number(total, "sent"), 200);
+    // At most 200 good requests: enough for the median and the 90th percentile, too few for the 99th.
+    for scope in [total, &report["phases"][0]] {
+        for latency in ["request_latency", "time_to_first_token"] {
+            let (service, response) =
+                (&scope["service_latency_ns"][latency], &scope["response_latency_ns"][latency]);
+            assert_eq!(number(service, "count"), number(scope, "ok"));
+            assert_eq!(number(response, "count"), number(scope, "ok"));
+            assert!(number(service, "max") < number(response, "max"), "the plan comes before the first byte");
+            assert!(service["p99_interval"].is_null());
+            let intervals = &scope["confidence_95_ns"][latency];
+            let (low, high) = (intervals["p50"][0].as_f64().unwrap(), intervals["p50"][1].as_f64().unwrap());
+            assert!(low < high && intervals["p90"].is_array() && intervals["p99"].is_null(), "{intervals}");
+        }
+    }
     assert_eq!(report["shards"].as_array().unwrap().len(), 2);
 }
 

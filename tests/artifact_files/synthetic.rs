@@ -1,16 +1,17 @@
 //! Runs made of seeded synthetic records.
 
-use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport};
+use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport, Switches};
 use phasor::config::{
-    Artifacts, Cancellation, Config, Endpoint, EndpointKind, Load, Phase, PhaseKind, Prompts, StopRules,
-    SyntheticDataset, Url,
+    Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, StopRules, Url,
 };
 use phasor::dataset::{Dataset, Row};
 use phasor::measure::tally::Drop;
-use phasor::measure::{Failure, Outcome, PhaseTally, Record};
+use phasor::measure::verdict::{Reason, Verdict};
+use phasor::measure::{Cost, Failure, Judgement, Outcome, PhaseTally, Record};
 use phasor::time::{Clock, Nanos, Stamp};
 use phasor::wire::{Fault, Usage};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Wall time of the origin of every synthetic run.
 pub(crate) const ORIGIN_UNIX_NS: u64 = 1_796_053_897_000_000_123;
@@ -37,8 +38,6 @@ pub(crate) struct Options {
     pub(crate) streaming: bool,
     /// Percent of requests that fail, each in one of several ways.
     pub(crate) failed_percent: u64,
-    /// Percent of requests of cancelling phases that are cancelled.
-    pub(crate) cancelled_percent: u64,
     /// Some replies have reasoning and cached tokens, some no usage at all.
     pub(crate) varied_usage: bool,
     /// The last phase was cut.
@@ -53,7 +52,6 @@ impl Default for Options {
             samples_max: 100_000,
             streaming: true,
             failed_percent: 5,
-            cancelled_percent: 40,
             varied_usage: true,
             interrupted: false,
         }
@@ -68,17 +66,14 @@ pub(crate) struct Synthetic {
     pub(crate) phases: Vec<FinishedPhase>,
     pub(crate) records: Vec<(Record, Vec<u64>)>,
     pub(crate) options: Options,
+    pub(crate) switches: Switches,
+    pub(crate) judgement: Arc<Judgement>,
 }
 
 pub(crate) fn phase(name: &str, kind: PhaseKind, concurrency: u32) -> Phase {
     Phase {
-        name: name.to_owned(),
-        kind,
-        load: Load::Concurrency { concurrency },
-        stop: StopRules { requests: Some(100), duration: None },
-        grace: None,
-        cancellation: None,
-        seamless: false,
+        stop: StopRules { requests: Some(100), ..StopRules::default() },
+        ..Phase::new(name, kind, Load::Concurrency { concurrency })
     }
 }
 
@@ -90,28 +85,22 @@ pub(crate) fn storm(name: &str) -> Phase {
 }
 
 pub(crate) fn config(phases: Vec<Phase>, streaming: bool) -> Config {
-    Config {
-        model: "org/mock-model".to_owned(),
-        endpoint: Endpoint {
-            urls: vec![Url {
-                text: "http://127.0.0.1:18000/v1/chat/completions".to_owned(),
-                host: "127.0.0.1".to_owned(),
-                port: 18_000,
-                target: "/v1/chat/completions".to_owned(),
-            }],
-            kind: EndpointKind::Chat,
-            streaming,
-            timeout: None,
-        },
-        dataset: SyntheticDataset { entries: 3, prompts: Prompts { isl: 32, osl: Some(16) } },
-        phases,
-        artifacts: Artifacts { dir: None },
-        random_seed: Some(42),
-        input_config: serde_json::json!({
-            "models": { "items": [{ "name": "org/mock-model" }] },
-            "artifacts": { "dir": "./artifacts" },
-        }),
-    }
+    let url = Url {
+        text: "http://127.0.0.1:18000/v1/chat/completions".to_owned(),
+        host: "127.0.0.1".to_owned(),
+        port: 18_000,
+        target: "/v1/chat/completions".to_owned(),
+        ..Url::default()
+    };
+    let endpoint = Endpoint { streaming, timeout: None, ..Endpoint::new(vec![url]) };
+    let dataset = DatasetConfig::synthetic(3, 32, Some(16));
+    let mut config = Config::new("org/mock-model", endpoint, dataset, phases);
+    config.random_seed = Some(42);
+    config.input_config = serde_json::json!({
+        "models": { "items": [{ "name": "org/mock-model" }] },
+        "artifacts": { "dir": "./artifacts" },
+    });
+    config
 }
 
 pub(crate) fn dataset() -> Dataset {
@@ -141,6 +130,12 @@ pub(crate) fn dataset() -> Dataset {
 impl Synthetic {
     /// Makes `requests` records for each phase.
     pub(crate) fn new(phases: Vec<Phase>, requests: u64, options: Options) -> Self {
+        Self::judged(phases, requests, options, Judgement::default())
+    }
+
+    /// The same, held against `judgement`.
+    pub(crate) fn judged(phases: Vec<Phase>, requests: u64, options: Options, judgement: Judgement) -> Self {
+        let judgement = Arc::new(judgement);
         let config = config(phases, options.streaming);
         let clock = Clock::with_wall_origin(ORIGIN_UNIX_NS);
         let mut dice = Dice(options.seed);
@@ -151,8 +146,9 @@ impl Synthetic {
         for (index, phase) in config.phases.iter().enumerate() {
             let last_phase = index + 1 == config.phases.len();
             let interrupted = options.interrupted && last_phase;
-            let mut tallies: Vec<PhaseTally> =
-                (0..options.shards).map(|_| PhaseTally::new(options.samples_max)).collect();
+            let mut tallies: Vec<PhaseTally> = (0..options.shards)
+                .map(|_| PhaseTally::judged(options.samples_max, Arc::clone(&judgement)))
+                .collect();
             for number in 0..requests {
                 let shard = usize::try_from(number).unwrap() % tallies.len();
                 let (record, gaps) =
@@ -184,18 +180,37 @@ impl Synthetic {
                 sending_ended: Stamp::from_nanos(ended - 1_000),
                 ended: Stamp::from_nanos(ended),
                 interrupted,
+                shards: costs(options.shards),
+                verdict: Verdict::Degraded,
+                reasons: vec![Reason {
+                    what: "busy_share",
+                    value: 0.9,
+                    limit: 0.85,
+                    verdict: Verdict::Degraded,
+                }],
+                arrivals: None,
                 tally,
             });
             start = ended + 3_456_789;
         }
-        Self { config, dataset: dataset(), clock, phases: finished, records, options }
+        Self {
+            config,
+            dataset: dataset(),
+            clock,
+            phases: finished,
+            records,
+            options,
+            switches: Switches::default(),
+            judgement,
+        }
     }
 
     /// Writes the record file, the inputs and all results; the console text.
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
-        phasor::artifact::inputs::write(directory, &self.dataset).unwrap();
-        let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock);
-        let mut file = std::fs::File::create(directory.join(phasor::artifact::RECORDS)).unwrap();
+        phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
+        let mut lines =
+            RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement, &self.switches);
+        let mut file = std::fs::File::create(directory.join(self.switches.records_name())).unwrap();
         let mut batch = RecordBatch::with_capacity(64);
         let mut written = 0;
         for (record, gaps) in &self.records {
@@ -211,23 +226,33 @@ impl Synthetic {
         let run = FinishedRun {
             config: &self.config,
             dataset: &self.dataset,
+            switches: self.switches,
             clock: self.clock,
             benchmark_id: "0123456789ab".to_owned(),
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
             phases: self.phases,
             interrupted: self.options.interrupted,
             records_lost: 0,
-            shards: (0..self.options.shards)
-                .map(|shard| ShardReport {
-                    shard,
-                    cpu: usize::from(shard) + 1,
-                    busy_share: 0.25,
-                    longest_gap: Nanos(40_000),
-                })
-                .collect(),
+            shards: costs(self.options.shards),
         };
         phasor::artifact::write_results(directory, &run)
     }
+}
+
+fn costs(shards: u16) -> Vec<ShardReport> {
+    (0..shards)
+        .map(|shard| ShardReport {
+            shard,
+            cpu: usize::from(shard) + 1,
+            cost: Cost {
+                elapsed: Nanos(1_000_000_000),
+                busy_share: 0.25,
+                longest_gap: Nanos(40_000),
+                cpu_time: Some(Nanos(7_000_000)),
+                ..Cost::default()
+            },
+        })
+        .collect()
 }
 
 fn record(
@@ -312,7 +337,7 @@ fn record(
         };
         record.outcome = Outcome::Failed(Box::new(failure));
     } else if let Some(cancellation) = settings.cancellation {
-        if fate < options.failed_percent + options.cancelled_percent {
+        if fate < options.failed_percent + percent(cancellation.rate_percent) {
             record.outcome = Outcome::Cancelled { delay: cancellation.delay };
             record.ended = Stamp::from_nanos(written).plus(cancellation.delay);
         }
@@ -320,4 +345,9 @@ fn record(
         record.outcome = Outcome::Abandoned;
     }
     (record, gaps)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
+fn percent(rate: f64) -> u64 {
+    rate as u64
 }

@@ -3,10 +3,7 @@
 //! Every run is a function of its seed: the order of events, the split of the bytes and the faults come
 //! from one generator. A run that does not end is cut and fails.
 
-use phasor::config::{
-    Artifacts, Cancellation, Config, Endpoint, EndpointKind, Load, Phase, PhaseKind, Prompts, StopRules,
-    SyntheticDataset, Url,
-};
+use phasor::config::{Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, Url};
 use phasor::dataset::{Dataset, Row};
 use phasor::engine::{Action, ConnectionId, Engine, EngineOptions, PhaseEvent};
 use phasor::measure::{Outcome, PhaseTally, Record, RecordBatch};
@@ -22,15 +19,7 @@ pub(crate) const ROWS: usize = 7;
 
 /// A phase for a simulation, in the words of a config.
 pub(crate) fn phase(name: &str, load: Load) -> Phase {
-    Phase {
-        name: name.to_owned(),
-        kind: PhaseKind::Profiling,
-        load,
-        stop: StopRules::default(),
-        grace: None,
-        cancellation: None,
-        seamless: false,
-    }
+    Phase::new(name, PhaseKind::Profiling, load)
 }
 
 pub(crate) fn concurrency(name: &str, concurrency: u32) -> Phase {
@@ -227,21 +216,13 @@ fn config(sim: &Simulation) -> Config {
         host: "127.0.0.1".to_owned(),
         port: URL_PORT,
         target: "/v1/chat/completions".to_owned(),
+        ..Url::default()
     };
-    Config {
-        model: "m".to_owned(),
-        endpoint: Endpoint {
-            urls: vec![url; sim.urls],
-            kind: EndpointKind::Chat,
-            streaming: sim.streaming,
-            timeout: sim.timeout,
-        },
-        dataset: SyntheticDataset { entries: 7, prompts: Prompts { isl: 1, osl: None } },
-        phases: sim.phases.clone(),
-        artifacts: Artifacts { dir: None },
-        random_seed: sim.random_seed,
-        input_config: serde_json::Value::Null,
-    }
+    let endpoint =
+        Endpoint { streaming: sim.streaming, timeout: sim.timeout, ..Endpoint::new(vec![url; sim.urls]) };
+    let mut config = Config::new("m", endpoint, DatasetConfig::synthetic(7, 1, None), sim.phases.clone());
+    config.random_seed = sim.random_seed;
+    config
 }
 
 fn dataset() -> Dataset {
@@ -254,6 +235,22 @@ fn dataset() -> Dataset {
         })
         .collect();
     Dataset::new(rows, Arc::from(vec![b'x'; ROWS]))
+}
+
+/// An engine that has begun nothing.
+pub(crate) fn idle_engine() -> Engine {
+    let sim = run(vec![concurrency("load", 1).requests(1)]);
+    let plan = Arc::new(Plan::new(&config(&sim), ROWS, 1));
+    Engine::new(EngineOptions {
+        shared: Arc::new(Shared::new(&plan)),
+        plan,
+        dataset: Arc::new(dataset()),
+        share: Share::new(0, 1),
+        connections_max: 8,
+        samples_max: 8,
+        batch_records: 8,
+        identifier_seed: 1,
+    })
 }
 
 impl Simulation {
@@ -420,6 +417,7 @@ impl World {
                 }
             }
         }
+        self.engines[shard].handle_submitted(self.now);
         while let Some(event) = self.engines[shard].poll_event() {
             match event {
                 PhaseEvent::SendingEnded { phase, at, sent, by_time } => {

@@ -3,11 +3,15 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use crate::config::diagnostic::Diagnostic;
-use crate::config::keys::{Keys, Spanned, Written, alternatives, mismatch, nearest, value_place};
+use serde::Serialize;
+use serde_json::{Map, Value as Json};
+
+use crate::config::keys::{
+    Keys, Reading, Spanned, Written, alternatives, join, mismatch, nearest, value_place,
+};
 use crate::config::lax;
 use crate::config::scalar::Scalar;
-use crate::config::source::{Entry, Node, Value};
+use crate::config::source::{Entry, Node, Value, shown};
 
 /// What a number may be.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +20,14 @@ pub enum Bound {
     AtLeast(f64),
     /// More than this.
     Above(f64),
+    /// More than the one and at most the other.
+    AboveTo(f64, f64),
+    /// Any number at all.
+    Any,
+    /// More than the one and less than the other.
+    Between(f64, f64),
+    /// Any number that is no infinity.
+    Finite,
     /// More than zero, but no infinity.
     PositiveFinite,
     /// Within these, ends included.
@@ -23,19 +35,29 @@ pub enum Bound {
 }
 
 impl Bound {
-    fn admits(self, value: f64) -> bool {
+    /// Whether `value` keeps it.
+    pub fn admits(self, value: f64) -> bool {
         match self {
             Self::AtLeast(least) => value >= least,
             Self::Above(limit) => value > limit,
+            Self::AboveTo(low, high) => value > low && value <= high,
+            Self::Any => true,
+            Self::Between(low, high) => value > low && value < high,
+            Self::Finite => value.is_finite(),
             Self::PositiveFinite => value > 0.0 && value.is_finite(),
             Self::Within(least, most) => (least..=most).contains(&value),
         }
     }
 
-    fn described(self) -> String {
+    /// The bound in words that follow "a number".
+    pub fn described(self) -> String {
         match self {
             Self::AtLeast(least) => format!("of at least {least}"),
             Self::Above(limit) => format!("above {limit}"),
+            Self::AboveTo(low, high) => format!("above {low} and at most {high}"),
+            Self::Any => "of any size".to_owned(),
+            Self::Between(low, high) => format!("above {low} and below {high}"),
+            Self::Finite => "that is finite".to_owned(),
             Self::PositiveFinite => "above 0 and finite".to_owned(),
             Self::Within(least, most) => format!("from {least} to {most}"),
         }
@@ -47,8 +69,6 @@ impl Bound {
 pub struct Words<T: 'static> {
     /// Words and what they mean.
     pub known: &'static [(&'static str, T)],
-    /// Words that AIPerf takes and phasor does not yet.
-    pub not_yet: &'static [&'static str],
     /// How closely a word must be met.
     pub spelling: Spelling,
 }
@@ -65,8 +85,13 @@ pub enum Spelling {
 /// One key that was asked for, not yet read.
 pub struct Key<'a, 'f> {
     pub(super) entry: Option<&'a Entry>,
+    pub(super) name: &'static str,
+    /// Dotted path as spelled.
     pub(super) path: String,
-    pub(super) faults: &'f mut Vec<Diagnostic>,
+    /// Dotted path in `snake_case`.
+    pub(super) plain_path: String,
+    pub(super) form: &'f mut Map<String, Json>,
+    pub(super) reading: &'f mut Reading,
 }
 
 impl<'a> Key<'a, '_> {
@@ -75,10 +100,82 @@ impl<'a> Key<'a, '_> {
         Self { entry: self.entry.filter(|entry| !entry.node.is_null()), ..self }
     }
 
+    /// The key with its value, if it is written.
+    pub fn entry(&self) -> Option<&'a Entry> {
+        self.entry
+    }
+
+    /// Reports that the value is not what was expected.
+    pub fn refuse(self, expected: &str) {
+        if let Some(entry) = self.entry {
+            self.reading.faults.push(mismatch(&self.path, expected, &entry.node, &value_place(entry)));
+        }
+    }
+
     /// The value as it stands in the tree, with the dotted path of its key.
     pub fn node(self) -> Written<(&'a Node, String)> {
-        let path = self.path.clone();
-        self.read(|node| Ok((node, path)))
+        let Some(entry) = self.entry else { return Written::Absent };
+        let (key, span) = (entry.key_span.clone(), value_place(entry));
+        Written::Present(Spanned { key, span, value: (&entry.node, self.path) })
+    }
+
+    /// The value as it stands, whatever it is.
+    pub fn any(self) -> Written<Json> {
+        self.read(|node| Ok(json_of(node)))
+    }
+
+    /// A mapping from any text to values that `convert` understands; its error is what was expected.
+    pub fn free<T>(
+        self,
+        expected: &str,
+        convert: impl Fn(&Node) -> Option<(T, Json)>,
+    ) -> Written<Vec<(String, T)>> {
+        let Some(entry) = self.entry else { return Written::Absent };
+        let place = value_place(entry);
+        let Value::Mapping(entries) = &entry.node.value else {
+            self.reading.faults.push(mismatch(&self.path, "a mapping", &entry.node, &place));
+            return Written::Faulty;
+        };
+        let (mut read, mut form) = (Vec::with_capacity(entries.len()), Map::new());
+        for item in entries {
+            if let Some((value, json)) = convert(&item.node) {
+                form.insert(item.key.clone(), json);
+                read.push((item.key.clone(), value));
+            } else {
+                let path = join(&self.path, &shown(&item.key));
+                self.reading.faults.push(mismatch(&path, expected, &item.node, &value_place(item)));
+            }
+        }
+        if read.len() < entries.len() {
+            return Written::Faulty;
+        }
+        self.form.insert(self.name.to_owned(), Json::Object(form));
+        Written::Present(Spanned { key: entry.key_span.clone(), span: place, value: read })
+    }
+
+    /// A list, or `false` for none of it, whose items `convert` understands.
+    pub fn list<T>(self, expected: &str, convert: impl Fn(&Node) -> Option<(T, Json)>) -> Written<Vec<T>> {
+        let Some(entry) = self.entry else { return Written::Absent };
+        let place = value_place(entry);
+        let Value::Sequence(items) = &entry.node.value else {
+            self.reading.faults.push(mismatch(&self.path, expected, &entry.node, &place));
+            return Written::Faulty;
+        };
+        let (mut read, mut form) = (Vec::with_capacity(items.len()), Vec::new());
+        for (position, item) in items.iter().enumerate() {
+            if let Some((value, json)) = convert(item) {
+                form.push(json);
+                read.push(value);
+            } else {
+                let path = format!("{}.{position}", self.path);
+                self.reading.faults.push(mismatch(&path, expected, item, &place));
+            }
+        }
+        if read.len() < items.len() {
+            return Written::Faulty;
+        }
+        self.form.insert(self.name.to_owned(), form.into());
+        Written::Present(Spanned { key: entry.key_span.clone(), span: place, value: read })
     }
 
     /// A text, one character at least.
@@ -103,7 +200,7 @@ impl<'a> Key<'a, '_> {
     /// A whole number within `range`.
     pub fn whole<T>(self, range: RangeInclusive<T>) -> Written<T>
     where
-        T: Copy + Display + PartialOrd + TryFrom<i128> + Into<i128>,
+        T: Copy + Display + PartialOrd + TryFrom<i128> + Into<i128> + Serialize,
     {
         self.read(|node| {
             let (least, most) = (*range.start(), *range.end());
@@ -168,23 +265,16 @@ impl<'a> Key<'a, '_> {
             Value::Scalar(Scalar::Text(text)) => text.as_str(),
             Value::Scalar(_) | Value::Sequence(_) | Value::Mapping(_) => "",
         };
-        if let Some((_, value)) = words.known.iter().find(|(word, _)| spelled(word) == spelled(text)) {
+        if let Some((word, value)) = words.known.iter().find(|(word, _)| spelled(word) == spelled(text)) {
+            self.form.insert(self.name.to_owned(), (*word).into());
             return Written::Present(Spanned { key: entry.key_span.clone(), span: place, value: *value });
         }
         let choices = alternatives(words.known.iter().map(|(word, _)| *word));
-        self.faults.push(if words.not_yet.iter().any(|word| spelled(word) == spelled(text)) {
-            Diagnostic::error(format!(
-                "`{}: {text}` is known to AIPerf, phasor does not support it yet",
-                self.path
-            ))
-            .at(place, "not supported yet")
-            .with_help(format!("write {choices}"))
-        } else {
+        self.reading.faults.push({
             let is_number = matches!(entry.node.value, Value::Scalar(Scalar::Integer(_) | Scalar::Float(_)));
             let expected = if is_number { format!("the text {choices}") } else { choices.clone() };
             let fault = mismatch(&self.path, &expected, &entry.node, &place);
-            let all = words.known.iter().map(|(word, _)| *word).chain(words.not_yet.iter().copied());
-            match nearest(text, all) {
+            match nearest(text, words.known.iter().map(|(word, _)| *word)) {
                 Some(word) => fault.with_help(format!("did you mean `{word}`?")),
                 None if is_number => fault.with_help("put it in quotes"),
                 None => fault,
@@ -197,22 +287,28 @@ impl<'a> Key<'a, '_> {
     pub fn section<T>(self, section: impl FnOnce(Keys<'_>) -> T) -> Written<T> {
         let Some(entry) = self.entry else { return Written::Absent };
         let place = value_place(entry);
-        match Keys::open(&entry.node, &self.path, entry.key_span.clone(), self.faults) {
-            Some(keys) => {
-                Written::Present(Spanned { key: entry.key_span.clone(), span: place, value: section(keys) })
-            }
-            None => Written::Faulty,
+        let opened =
+            Keys::open(&entry.node, &self.path, &self.plain_path, entry.key_span.clone(), self.reading);
+        let Some(keys) = opened else { return Written::Faulty };
+        let value = section(keys);
+        if let Some(form) = self.reading.take_form() {
+            self.form.insert(self.name.to_owned(), Json::Object(form));
         }
+        Written::Present(Spanned { key: entry.key_span.clone(), span: place, value })
     }
 
     /// Reads the value; what `convert` gives as error is what was expected.
-    fn read<T>(self, convert: impl FnOnce(&'a Node) -> Result<T, String>) -> Written<T> {
+    fn read<T: Serialize>(self, convert: impl FnOnce(&'a Node) -> Result<T, String>) -> Written<T> {
         let Some(entry) = self.entry else { return Written::Absent };
         let place = value_place(entry);
         match convert(&entry.node) {
-            Ok(value) => Written::Present(Spanned { key: entry.key_span.clone(), span: place, value }),
+            Ok(value) => {
+                // JSON has no infinity, which becomes null.
+                self.form.insert(self.name.to_owned(), serde_json::to_value(&value).unwrap_or(Json::Null));
+                Written::Present(Spanned { key: entry.key_span.clone(), span: place, value })
+            }
             Err(expected) => {
-                self.faults.push(mismatch(&self.path, &expected, &entry.node, &place));
+                self.reading.faults.push(mismatch(&self.path, &expected, &entry.node, &place));
                 Written::Faulty
             }
         }
@@ -223,5 +319,23 @@ fn scalar_of(node: &Node) -> Option<&Scalar> {
     match &node.value {
         Value::Scalar(scalar) => Some(scalar),
         Value::Sequence(_) | Value::Mapping(_) => None,
+    }
+}
+
+/// The value of `node` as JSON; what JSON has no number for becomes null.
+pub fn json_of(node: &Node) -> Json {
+    match &node.value {
+        Value::Scalar(Scalar::Null) => Json::Null,
+        Value::Scalar(Scalar::Bool(value)) => (*value).into(),
+        Value::Scalar(Scalar::Integer(value)) => match i64::try_from(*value) {
+            Ok(value) => value.into(),
+            Err(_) => Json::from(*value as f64),
+        },
+        Value::Scalar(Scalar::Float(value)) => Json::from(*value),
+        Value::Scalar(Scalar::Date(text) | Scalar::Text(text)) => text.as_str().into(),
+        Value::Sequence(items) => items.iter().map(json_of).collect(),
+        Value::Mapping(entries) => {
+            entries.iter().map(|entry| (entry.key.clone(), json_of(&entry.node))).collect()
+        }
     }
 }

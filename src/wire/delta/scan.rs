@@ -12,24 +12,41 @@ use crate::endpoint::usage::{
     CACHE_KEYS_ADDED, CACHED_KEYS, COMPLETION_KEYS, PROMPT_KEYS, REASONING_KEY, TOTAL_KEYS, WRAPPER_KEYS,
 };
 use crate::wire::delta::{Delta, Parts};
+use std::ops::Range;
 
 /// Deepest nesting scanned; far below what the tree accepts.
 const DEPTH_MAX: u32 = 32;
 /// Longest number scanned, in digits: it fits 64 bits and any double.
 const DIGITS_MAX: usize = 18;
 
-/// What the object `data` says; absent when the scan met a surprise.
-pub(super) fn scan(data: &[u8]) -> Option<Delta> {
-    let mut scanner = Scanner { bytes: data, at: 0 };
+/// What the object `data` says, and where its one text stands; absent when the scan met a surprise.
+///
+/// The text is the inside of the only string that made the message content: with any other string that is
+/// not empty in its place the message says the same. Absent inside when there is none or more than one.
+pub(super) fn scan(data: &[u8]) -> Option<(Delta, Option<Range<usize>>)> {
+    let mut scanner = Scanner { bytes: data, at: 0, text: Text::None };
     scanner.space();
     let delta = scanner.message()?;
     scanner.space();
-    (scanner.at == data.len()).then_some(delta)
+    let text = match scanner.text {
+        Text::One(range) if delta.content => Some(range),
+        Text::One(_) | Text::None | Text::Several => None,
+    };
+    (scanner.at == data.len()).then_some((delta, text))
 }
 
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
+    text: Text,
+}
+
+/// The strings that can make a message content, as far as they are not empty.
+enum Text {
+    None,
+    /// The inside of the only one.
+    One(Range<usize>),
+    Several,
 }
 
 /// Which kind of chat object the message says it is.
@@ -254,9 +271,20 @@ impl<'a> Scanner<'a> {
         self.object(|scanner, _| scanner.skip(depth))
     }
 
-    /// A string or null; whether it has something in it.
+    /// A string or null that can make the message content; whether it has something in it.
     fn text(&mut self) -> Option<bool> {
-        if self.null()? { Some(false) } else { self.string().map(|text| !text.is_empty()) }
+        if self.null()? {
+            return Some(false);
+        }
+        let start = self.at + 1;
+        let length = self.string()?.len();
+        if length > 0 {
+            self.text = match self.text {
+                Text::None => Text::One(start..start + length),
+                Text::One(_) | Text::Several => Text::Several,
+            };
+        }
+        Some(length > 0)
     }
 
     fn message(&mut self) -> Option<Delta> {

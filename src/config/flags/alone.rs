@@ -1,0 +1,80 @@
+//! The document that flags alone start from.
+
+use crate::config::diagnostic::{Diagnostic, Span};
+use crate::config::flags::edit::{member, place, set};
+use crate::config::flags::load::{largest, text};
+use crate::config::flags::{Given, LoadFlag, Sets, SpecialFlag, text_node};
+use crate::config::scalar::Scalar;
+use crate::config::source::{Node, Value};
+
+/// Where the load goes unless given.
+const URL: &str = "http://localhost:8000";
+/// Requests of a run that nothing else ends.
+const REQUESTS: i128 = 10;
+
+/// A document with the defaults of a run without a file, before flags are applied. `end` is the place where
+/// something that is missing is shown.
+pub fn document(given: &[Given], end: &Span) -> Node {
+    let mut root = Node { span: end.clone(), value: Value::Mapping(Vec::new()) };
+    let node = |value: Value| Node { span: end.clone(), value };
+    let list = |item: Node| node(Value::Sequence(vec![item]));
+    let url = node(Value::Scalar(Scalar::Text(URL.to_owned())));
+    set(&mut root, "benchmark.endpoint.urls", list(url));
+    let mut dataset = node(Value::Mapping(Vec::new()));
+    set(&mut dataset, "name", text_node("main", end));
+    let file = given.iter().find(|given| matches!(given.flag.sets, Sets::Special(SpecialFlag::InputFile)));
+    set(&mut dataset, "type", text_node(if file.is_some() { "file" } else { "synthetic" }, end));
+    if file.is_none() {
+        if let Some(entries) = entries(given) {
+            set(&mut dataset, "entries", entries);
+        }
+        let isl = Value::Scalar(Scalar::Float(crate::config::meant::Prompts::ISL_TOKENS));
+        set(&mut dataset, "prompts.isl.mean", node(isl));
+    }
+    set(&mut root, "benchmark.datasets", list(dataset));
+    let mut phase = node(Value::Mapping(Vec::new()));
+    set(&mut phase, "name", text_node("profiling", end));
+    set(&mut phase, "kind", text_node("profiling", end));
+    set(&mut phase, "type", text_node("concurrency", end));
+    set(&mut root, "benchmark.phases", list(phase));
+    root
+}
+
+/// How many conversations the flags mean, where they say so.
+fn entries(given: &[Given]) -> Option<Node> {
+    let find = |wanted: &dyn Fn(&Sets) -> bool| given.iter().find(|given| wanted(&given.flag.sets));
+    find(&|sets| matches!(sets, Sets::Special(SpecialFlag::Entries)))
+        .or_else(|| find(&|sets| matches!(sets, Sets::Load(LoadFlag::Sessions))))
+        .or_else(|| find(&|sets| matches!(sets, Sets::Load(LoadFlag::Requests))))
+        .and_then(largest)
+}
+
+/// What a run without a file gets when the flags are applied: an end, and a rule for users.
+pub fn complete(tree: &mut Node, given: &[Given], end: &Span, faults: &mut Vec<Diagnostic>) {
+    let list = place(tree, "benchmark.phases", end);
+    let Value::Sequence(phases) = &mut list.value else { return };
+    let profiling = phases.iter_mut().find(|phase| text(phase, "kind").as_deref() == Some("profiling"));
+    let Some(phase) = profiling else { return };
+    let kind = text(phase, "type").unwrap_or_default();
+    let ends = ["requests", "duration", "sessions"].iter().any(|name| member(phase, name).is_some());
+    if !ends && kind != "fixed_schedule" {
+        let value = Value::Scalar(Scalar::Integer(REQUESTS));
+        set(phase, "requests", Node { span: end.clone(), value });
+    }
+    let users = given.iter().find(|given| matches!(given.flag.sets, Sets::Load(LoadFlag::UserCentricRate)));
+    let turns =
+        member(place(tree, "benchmark.datasets.0", end), "turns").and_then(|turns| member(turns, "mean"));
+    let several = match turns.map(|turns| &turns.value) {
+        Some(Value::Scalar(Scalar::Integer(turns))) => *turns >= 2,
+        Some(Value::Scalar(Scalar::Float(turns))) => *turns >= 2.0,
+        Some(_) | None => false,
+    };
+    let is_file = text(place(tree, "benchmark.datasets.0", end), "type").as_deref() == Some("file");
+    if let Some(users) = users.filter(|_| !several && !is_file) {
+        faults.push(users.fault(
+            format!("`{}` needs conversations of at least two turns", users.typed),
+            "one turn each",
+            "add `--session-turns-mean 2`",
+        ));
+    }
+}

@@ -1,0 +1,341 @@
+//! A dataset: its common part, and what belongs to its type.
+
+use serde_json::json;
+
+use crate::config::diagnostic::Diagnostic;
+use crate::config::keys::{Bound, Keys, Spelling, Words, Written, json_of};
+use crate::config::meant::{
+    CacheBust, Corpus, Dataset, DatasetSource, FileDataset, LengthMix, Prefix, Prompts, PublicDataset,
+    RandomRange, RangeStyle, Replay, Sampling, SyntheticDataset, SystemPrompt,
+};
+use crate::config::scalar::Scalar;
+use crate::config::sections::distribution::distribution;
+use crate::config::sections::{NOT_NEGATIVE, require};
+use crate::config::source::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File,
+    Public,
+    Synthetic,
+}
+
+const KINDS: Words<Kind> = Words {
+    known: &[("synthetic", Kind::Synthetic), ("file", Kind::File), ("public", Kind::Public)],
+    spelling: Spelling::Exact,
+};
+const SAMPLINGS: Words<Sampling> = Words {
+    known: &[
+        ("sequential", Sampling::Sequential),
+        ("random", Sampling::Random),
+        ("shuffle", Sampling::Shuffle),
+    ],
+    spelling: Spelling::Lenient,
+};
+const CORPORA: Words<Corpus> = Words {
+    known: &[("sonnet", Corpus::Sonnet), ("coding", Corpus::Coding), ("random", Corpus::Random)],
+    spelling: Spelling::Lenient,
+};
+const STYLES: Words<RangeStyle> = Words {
+    known: &[("vllm", RangeStyle::Vllm), ("sglang", RangeStyle::Sglang)],
+    spelling: Spelling::Lenient,
+};
+
+/// Fields for recorded traces that AIPerf has beside those that are read one by one.
+const TRACE_FIELDS: &[&str] = &[
+    "hf_subset",
+    "filters",
+    "max_context_length",
+    "trace_session_sample_ratio",
+    "max_idle_gap_cap_seconds",
+    "replay_speedup",
+    "open_loop_replay",
+    "open_loop_strict",
+    "omit_kv_hints",
+    "force_min_tokens",
+    "trace_idle_gap_cap_seconds",
+    "synthesis",
+];
+
+/// The largest whole number that fields without a bound of their own may have.
+const COUNT_MAX: u32 = u32::MAX;
+
+pub(super) fn dataset(mut keys: Keys<'_>) -> Dataset {
+    let name = keys.key("name").text();
+    require(&mut keys, &name, "name");
+    let kind = keys.key("type").word(KINDS);
+    let entries = keys.key("entries").or_null().whole(1..=COUNT_MAX).optional();
+    let random_seed = keys.key("random_seed").or_null().whole(0..=u64::MAX).optional();
+    let sampling = keys.key("sampling").word(SAMPLINGS).or(Sampling::Sequential);
+    let system_prompt = system_prompt(&mut keys);
+    let replay = replay(&mut keys);
+    let mut prompts = Prompts::default();
+    let source = match kind {
+        Written::Faulty => {
+            // The keys of another type would only repeat the fault.
+            keys.forgive();
+            DatasetSource::Synthetic(SyntheticDataset::default())
+        }
+        Written::Absent => DatasetSource::Synthetic(synthetic(&mut keys, &mut prompts)),
+        Written::Present(kind) => match kind.value {
+            Kind::Synthetic => DatasetSource::Synthetic(synthetic(&mut keys, &mut prompts)),
+            Kind::File => DatasetSource::File(file(&mut keys, &mut prompts)),
+            Kind::Public => DatasetSource::Public(public(&mut keys, &mut prompts)),
+        },
+    };
+    let own_count = match &source {
+        DatasetSource::Synthetic(_) => Some(Dataset::ENTRIES),
+        DatasetSource::File(_) | DatasetSource::Public(_) => None,
+    };
+    if let (Some(_), DatasetSource::Synthetic(SyntheticDataset { prefix: Some(_), .. })) =
+        (&system_prompt, &source)
+    {
+        let (path, place) = (keys.path().to_owned(), keys.place());
+        keys.fault(
+            Diagnostic::error(format!(
+                "`{path}`: `system_prompt` and `prefix_prompts` cannot stand together"
+            ))
+            .at(place, "two texts for one place")
+            .with_help("keep one of the two"),
+        );
+    }
+    keys.finish();
+    Dataset {
+        name: name.or(String::new()),
+        entries: entries.or(own_count),
+        sampling,
+        random_seed,
+        system_prompt,
+        replay,
+        prompts,
+        source,
+    }
+}
+
+fn system_prompt(keys: &mut Keys<'_>) -> Option<SystemPrompt> {
+    let text = keys.key("system_prompt").or_null().text_or_empty();
+    let file = keys.key("system_prompt_file").or_null().text_or_empty();
+    for (written, name) in [(&text, "system_prompt"), (&file, "system_prompt_file")] {
+        if written.value().is_some_and(|text| text.trim().is_empty()) {
+            let message = format!("`{}.{name}` must not be blank", keys.path());
+            keys.fault_at(written, message, "nothing in it", "take it out");
+        }
+    }
+    if text.present().is_some() && file.present().is_some() {
+        let message =
+            format!("`{}`: `system_prompt` and `system_prompt_file` exclude each other", keys.path());
+        keys.fault_at(&file, message, "one of the two", "keep one of the two");
+    }
+    text.optional().map(SystemPrompt::Text).or_else(|| file.optional().map(SystemPrompt::File))
+}
+
+fn replay(keys: &mut Keys<'_>) -> Replay {
+    let turn_delay_ratio = keys.key("turn_delay_ratio").or_null().number(NOT_NEGATIVE).optional();
+    let inter_turn_delay_cap_s =
+        keys.key("inter_turn_delay_cap_seconds").or_null().seconds(NOT_NEGATIVE).optional();
+    let ignore_trace_delays = keys.key("ignore_trace_delays").switch().or(false);
+    let use_think_time_only = keys.key("use_think_time_only").switch().or(false);
+    let mut others = Vec::new();
+    for name in TRACE_FIELDS {
+        if keys.key(name).or_null().any().present().is_some() {
+            others.push((*name).to_owned());
+        }
+    }
+    Replay { turn_delay_ratio, inter_turn_delay_cap_s, ignore_trace_delays, use_think_time_only, others }
+}
+
+fn synthetic(keys: &mut Keys<'_>, meant: &mut Prompts) -> SyntheticDataset {
+    if let Some(prompts) = keys.key("prompts").or_null().section(prompts).optional() {
+        *meant = prompts;
+    }
+    let prefix = keys.key("prefix_prompts").or_null().section(prefix).optional().flatten();
+    let turns = distribution(keys, "turns");
+    if turns.value().is_some_and(|turns| turns.mean() < 1.0) {
+        let message = format!("`{}.turns` must be at least 1 on average", keys.path());
+        keys.fault_at(&turns, message, "a conversation has a turn", "write `turns: 1`, or take it out");
+    }
+    let turn_delay_ms = distribution(keys, "turn_delay").optional();
+    let mut media = Vec::new();
+    for name in ["images", "audio", "video", "rankings"] {
+        let written = keys.key(name).or_null();
+        let given = written.entry().is_some();
+        written.section(|keys: Keys<'_>| keys.pass());
+        if given {
+            media.push(name);
+        }
+    }
+    SyntheticDataset { prefix, turns: turns.optional(), turn_delay_ms, media }
+}
+
+fn file(keys: &mut Keys<'_>, meant: &mut Prompts) -> FileDataset {
+    let path = keys.key("path").or_null().text_or_empty();
+    let records =
+        keys.key("records").or_null().list("a list of records", |node| Some((json_of(node), json_of(node))));
+    let format = keys.key("format").text().or("single_turn".to_owned());
+    if let Some(prompts) = keys.key("prompts").or_null().section(prompts).optional() {
+        *meant = prompts;
+    }
+    match (path.is_absent(), records.is_absent()) {
+        (true, true) => {
+            let (at, place) = (keys.path().to_owned(), keys.place());
+            keys.fault(
+                Diagnostic::error(format!("`{at}` of type `file` has neither `path` nor `records`"))
+                    .at(place, "where are the records?")
+                    .with_help("add `path: trace.jsonl`"),
+            );
+        }
+        (false, false) => {
+            let message = format!("`{}`: `path` and `records` exclude each other", keys.path());
+            keys.fault_at(&records, message, "one of the two", "keep one of the two");
+        }
+        (true, false) | (false, true) => {}
+    }
+    FileDataset { path: path.optional(), records: records.or(Vec::new()), format }
+}
+
+fn public(keys: &mut Keys<'_>, meant: &mut Prompts) -> PublicDataset {
+    let dataset = keys.key("dataset").text();
+    require(keys, &dataset, "dataset");
+    keys.key("split").or_null().any();
+    if let Some(prompts) = keys.key("prompts").or_null().section(prompts).optional() {
+        *meant = prompts;
+    }
+    PublicDataset { dataset: dataset.or(String::new()) }
+}
+
+fn prompts(mut keys: Keys<'_>) -> Prompts {
+    let isl = distribution(&mut keys, "isl");
+    let osl = distribution(&mut keys, "osl");
+    let block_size = keys.key("block_size").or_null().whole(1..=COUNT_MAX).optional();
+    let batch_size = keys.key("batch_size").whole(1..=COUNT_MAX).or(1);
+    let cache_bust = keys.key("cache_bust").or_null().section(|mut keys| {
+        let target = keys.key("target").text();
+        keys.finish();
+        target.or("none".to_owned())
+    });
+    let cache_bust = match cache_bust.optional() {
+        Some(target) if target != "none" => CacheBust::Target(target),
+        Some(_) | None => CacheBust::None,
+    };
+    let corpus = keys.key("corpus").or_null().word(CORPORA).optional();
+    let mix = mix(&mut keys);
+    let style = keys.key("random_corpus_style").or_null().word(STYLES).or(RangeStyle::Vllm);
+    let random_range = random_range(&mut keys, style, isl.value().is_some(), osl.value().is_some());
+    keys.finish();
+    let defaults = Prompts::default();
+    Prompts {
+        isl: isl.or(defaults.isl),
+        osl: osl.optional(),
+        block_size,
+        batch_size,
+        cache_bust,
+        corpus,
+        mix,
+        random_range,
+    }
+}
+
+/// How far shares may be from 100 percent in sum.
+const PERCENT_TOLERANCE: f64 = 1.0;
+
+fn mix(keys: &mut Keys<'_>) -> Vec<LengthMix> {
+    if keys.key("sequence_distribution").or_null().entry().is_none() {
+        return Vec::new();
+    }
+    let mix = keys.items("sequence_distribution", "a list of pairs of lengths", |mut keys| {
+        let isl = with_spread(&mut keys, "isl", "isl_stddev");
+        let osl = with_spread(&mut keys, "osl", "osl_stddev");
+        let percent = keys.key("probability").number(Bound::Within(0.0, 100.0));
+        require(&mut keys, &percent, "probability");
+        keys.finish();
+        LengthMix { isl, osl, percent: percent.or(0.0) }
+    });
+    if let Some(pairs) = mix.value() {
+        let sum: f64 = pairs.iter().map(|pair| pair.percent).sum();
+        if (sum - 100.0).abs() > PERCENT_TOLERANCE {
+            let message = format!(
+                "`{}.sequence_distribution`: the probabilities sum to {sum}, not to 100",
+                keys.path()
+            );
+            keys.fault_at(&mix, message, "shares do not fit", "change the probabilities");
+        }
+    }
+    mix.or(Vec::new())
+}
+
+/// A distribution, with the short form that gives the deviation of a number beside it.
+fn with_spread(
+    keys: &mut Keys<'_>,
+    name: &'static str,
+    spread: &'static str,
+) -> crate::config::meant::Distribution {
+    use crate::config::meant::{Distribution, Shape};
+    let written = distribution(keys, name);
+    require(keys, &written, name);
+    let spread = keys.key(spread).number(NOT_NEGATIVE).optional();
+    match (written.optional(), spread) {
+        (Some(Distribution { shape: Shape::Fixed(mean), min, max }), Some(stddev)) => {
+            keys.set_form(name, json!({ "mean": mean, "stddev": stddev }));
+            Distribution { shape: Shape::Normal { mean, stddev }, min, max }
+        }
+        (Some(distribution), _) => distribution,
+        (None, _) => Distribution::fixed(1.0),
+    }
+}
+
+fn random_range(keys: &mut Keys<'_>, style: RangeStyle, isl: bool, osl: bool) -> Option<RandomRange> {
+    let key = keys.key("random_range_ratio").or_null();
+    let entry = key.entry()?;
+    let read = match &entry.node.value {
+        Value::Mapping(_) => key.section(|mut keys| {
+            let input = keys.key("input").number(NOT_NEGATIVE);
+            let output = keys.key("output").number(NOT_NEGATIVE);
+            keys.finish();
+            (input.or(0.0), output.or(0.0))
+        }),
+        Value::Scalar(Scalar::Integer(_) | Scalar::Float(_) | Scalar::Text(_)) => {
+            key.number(NOT_NEGATIVE).map(|ratio| (ratio, ratio))
+        }
+        Value::Scalar(_) | Value::Sequence(_) => {
+            key.refuse("a number or `{input, output}`");
+            return None;
+        }
+    };
+    let (input, output) = *read.value()?;
+    let at = keys.path().to_owned();
+    if !(isl && osl) {
+        let message = format!("`{at}.random_range_ratio` needs `isl` and `osl`");
+        keys.fault_at(&read, message, "around what?", "add both");
+    } else if style == RangeStyle::Vllm && (input >= 1.0 || output >= 1.0) {
+        let message = format!("`{at}.random_range_ratio` must be below 1 for the style `vllm`");
+        keys.fault_at(&read, message, "lengths would reach 0", "write a number below 1");
+    }
+    Some(RandomRange { input, output, style })
+}
+
+fn prefix(mut keys: Keys<'_>) -> Option<Prefix> {
+    let size = keys.key("pool_size").or_null().whole(0..=COUNT_MAX);
+    let length = keys.key("length").or_null().whole(0..=COUNT_MAX);
+    let system_length = keys.key("shared_system_length").or_null().whole(1..=COUNT_MAX);
+    let user_context_length = keys.key("user_context_length").or_null().whole(1..=COUNT_MAX);
+    let pool = size.value().is_some_and(|size| *size > 0) || length.value().is_some_and(|length| *length > 0);
+    let shared = system_length.value().is_some() || user_context_length.value().is_some();
+    if pool && shared {
+        let message = format!("`{}`: a pool of prefixes and shared contexts exclude each other", keys.path());
+        keys.fault_at(
+            &Written::<()>::Absent,
+            message,
+            "two kinds of prefix",
+            "keep `pool_size` and `length`, or `shared_system_length` and `user_context_length`",
+        );
+    }
+    keys.finish();
+    match (pool, shared) {
+        (true, _) => Some(Prefix::Pool { size: size.or(0), length: length.or(0) }),
+        (false, true) => Some(Prefix::Shared {
+            system_length: system_length.optional(),
+            user_context_length: user_context_length.optional(),
+        }),
+        (false, false) => None,
+    }
+}

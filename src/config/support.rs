@@ -1,0 +1,219 @@
+//! What a config may say and phasor cannot run yet. Each line here is a feature to come: who builds it takes
+//! its line out.
+
+use crate::config::diagnostic::{Diagnostic, Diagnostics};
+use crate::config::meant::{
+    CacheBust, Config, Dataset, DatasetSource, EndpointKind, Load, ModelStrategy, PhaseKind, Reuse, Sampling,
+};
+
+/// The faults of a valid config that keep it from being run; they are for the start of a run, not for
+/// reading.
+pub fn unsupported(config: &Config) -> Diagnostics {
+    let mut found = Found { config, diagnostics: config.places.diagnostics() };
+    found.models();
+    found.endpoint();
+    found.dataset();
+    for index in 0..config.phases.len() {
+        found.phase(index);
+    }
+    found.rest();
+    found.diagnostics
+}
+
+struct Found<'c> {
+    config: &'c Config,
+    diagnostics: Diagnostics,
+}
+
+impl Found<'_> {
+    fn refuse_if(&mut self, unsupported: bool, path: &str, what: &str) {
+        if unsupported {
+            let message = format!("`{what}` is valid, phasor cannot run it yet");
+            let place = format!("benchmark.{path}");
+            let fault = self.config.places.at(Diagnostic::error(message), &place, "cannot be run yet");
+            self.diagnostics.push(fault);
+        }
+    }
+
+    fn warn_if(&mut self, unused: bool, path: &str, what: &str, instead: &str) {
+        if unused {
+            let message = format!("`{what}` is valid, phasor does not do it yet: {instead}");
+            let place = format!("benchmark.{path}");
+            let doubt = self.config.places.at(Diagnostic::warning(message), &place, "not done yet");
+            self.diagnostics.push(doubt);
+        }
+    }
+
+    fn models(&mut self) {
+        let models = &self.config.models;
+        let several = models.items.len() > 1;
+        let weighted = models.strategy == ModelStrategy::Weighted && several;
+        let lora = models.items.iter().any(|model| model.lora.is_some());
+        self.refuse_if(several, "models", "several models");
+        self.refuse_if(weighted, "models.strategy", "models.strategy: weighted");
+        self.refuse_if(lora, "models", "models.items.lora");
+    }
+
+    fn endpoint(&mut self) {
+        let endpoint = &self.config.endpoint;
+        let kind = endpoint.kind;
+        let tls = endpoint.urls.iter().any(|url| url.tls);
+        let user_info = endpoint.urls.iter().any(|url| url.user_info.is_some());
+        self.refuse_if(
+            kind != EndpointKind::Chat,
+            "endpoint.type",
+            &format!("endpoint.type: {}", kind.name()),
+        );
+        self.refuse_if(tls, "endpoint.urls", "an address with https");
+        self.refuse_if(user_info, "endpoint.urls", "an address with a user name");
+        self.refuse_if(endpoint.api_key.is_some(), "endpoint.api_key", "endpoint.api_key");
+        self.refuse_if(!endpoint.headers.is_empty(), "endpoint.headers", "endpoint.headers");
+        self.refuse_if(!endpoint.extra.is_empty(), "endpoint.extra", "endpoint.extra");
+        let reuse = format!("endpoint.connection_reuse: {}", endpoint.reuse.name());
+        self.refuse_if(endpoint.reuse != Reuse::Pooled, "endpoint.connection_reuse", &reuse);
+        let of_body = [
+            (endpoint.use_legacy_max_tokens, "endpoint.use_legacy_max_tokens"),
+            (endpoint.use_server_token_count, "endpoint.use_server_token_count"),
+            (endpoint.per_chunk_usage, "endpoint.per_chunk_usage"),
+            (endpoint.uuid_and_strip, "endpoint.uuid_and_strip"),
+            (endpoint.download_video_content, "endpoint.download_video_content"),
+            (endpoint.session_header.is_some(), "endpoint.session_header"),
+            (endpoint.wait_for_model.is_some(), "endpoint.wait_for_model_timeout"),
+            (endpoint.reset_kv_cache.is_some(), "endpoint.reset_kv_cache"),
+            (endpoint.server_profiler.is_some(), "endpoint.server_profiler"),
+        ];
+        for (unsupported, path) in of_body {
+            self.refuse_if(unsupported, path, path);
+        }
+    }
+
+    fn dataset(&mut self) {
+        let Dataset { prompts, source, sampling, system_prompt, replay, random_seed, .. } =
+            &self.config.dataset;
+        let at = |name: &str| format!("datasets.0.{name}");
+        let kind = format!("dataset.type: {}", source.name());
+        let made = matches!(source, DatasetSource::Synthetic(_));
+        self.refuse_if(!made, &at("type"), &kind);
+        let order = format!("dataset.sampling: {}", sampling.name());
+        self.refuse_if(*sampling != Sampling::Sequential, &at("sampling"), &order);
+        self.refuse_if(system_prompt.is_some(), &at("system_prompt"), "dataset.system_prompt");
+        let own_seed = random_seed.is_some() && *random_seed != self.config.random_seed;
+        self.refuse_if(own_seed, &at("random_seed"), "dataset.random_seed");
+        self.refuse_if(prompts.isl.fixed_tokens().is_none(), &at("prompts.isl"), "a distribution of isl");
+        let osl_spreads = prompts.osl.as_ref().is_some_and(|osl| osl.fixed_tokens().is_none());
+        self.refuse_if(osl_spreads, &at("prompts.osl"), "a distribution of osl");
+        self.refuse_if(prompts.block_size.is_some(), &at("prompts.block_size"), "prompts.block_size");
+        self.refuse_if(prompts.batch_size > 1, &at("prompts.batch_size"), "prompts.batch_size above 1");
+        self.refuse_if(
+            prompts.cache_bust != CacheBust::None,
+            &at("prompts.cache_bust"),
+            "prompts.cache_bust",
+        );
+        self.refuse_if(prompts.corpus.is_some(), &at("prompts.corpus"), "prompts.corpus");
+        self.refuse_if(
+            !prompts.mix.is_empty(),
+            &at("prompts.sequence_distribution"),
+            "prompts.sequence_distribution",
+        );
+        self.refuse_if(
+            prompts.random_range.is_some(),
+            &at("prompts.random_range_ratio"),
+            "prompts.random_range_ratio",
+        );
+        if made {
+            self.refuse_if(
+                replay.turn_delay_ratio.is_some(),
+                &at("turn_delay_ratio"),
+                "dataset.turn_delay_ratio",
+            );
+            self.refuse_if(!replay.others.is_empty(), &at("synthesis"), &replay.others.join(", "));
+        }
+        if let DatasetSource::Synthetic(made) = source {
+            let turns = made.turns.as_ref().is_some_and(|turns| turns.fixed_tokens() != Some(1));
+            self.refuse_if(made.prefix.is_some(), &at("prefix_prompts"), "dataset.prefix_prompts");
+            self.refuse_if(turns, &at("turns"), "dataset.turns");
+            self.refuse_if(made.turn_delay_ms.is_some(), &at("turn_delay"), "dataset.turn_delay");
+            for name in &made.media {
+                self.refuse_if(true, &at(name), &format!("dataset.{name}"));
+            }
+        }
+    }
+
+    fn phase(&mut self, index: usize) {
+        let Some(phase) = self.config.phases.get(index) else { return };
+        let at = |name: &str| format!("phases.{index}.{name}");
+        let what = |rest: &str| format!("phases.{}.{rest}", phase.name);
+        let runs = matches!(phase.load, Load::Concurrency { .. } | Load::Poisson { .. });
+        self.refuse_if(!runs, &at("type"), &what(&format!("type: {}", phase.load.name())));
+        let fields = [
+            (phase.stop.sessions.is_some(), "sessions"),
+            (phase.prefill_concurrency.is_some(), "prefill_concurrency"),
+            (phase.concurrency_ramp.is_some(), "concurrency_ramp"),
+            (phase.prefill_ramp.is_some(), "prefill_ramp"),
+            (phase.rate_ramp.is_some(), "rate_ramp"),
+            (!phase.rate_series.is_empty(), "rate_series"),
+            (phase.failed_request_threshold.is_some(), "failed_request_threshold"),
+            (phase.adaptive.is_some(), "adaptive_scale"),
+            (phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode"),
+        ];
+        for (unsupported, name) in fields {
+            self.refuse_if(unsupported, &at(name), &what(name));
+        }
+        let cancels = phase.kind == PhaseKind::Warmup && phase.cancellation.is_some();
+        self.warn_if(cancels, &at("cancellation"), &what("cancellation"), "warmups cancel nothing");
+    }
+
+    fn rest(&mut self) {
+        let config = self.config;
+        let artifacts = &config.artifacts;
+        let files = [
+            (artifacts.prefix.is_some(), "artifacts.prefix", "files have their usual names"),
+            (!artifacts.summary_json, "artifacts.summary", "the summary is written as JSON too"),
+            (!artifacts.records, "artifacts.records", "the records are written"),
+            (artifacts.raw, "artifacts.raw", "no raw records are written"),
+            (artifacts.trace, "artifacts.trace", "no times of the transport are written"),
+            (
+                artifacts.show_trace_timing,
+                "artifacts.show_trace_timing",
+                "no times of the transport are shown",
+            ),
+            (artifacts.export_outputs_json, "artifacts.export_outputs_json", "no `outputs.json` is written"),
+            (artifacts.slice_duration.is_some(), "artifacts.slice_duration", "no slices are summed up"),
+            (artifacts.auto_plot, "artifacts.auto_plot", "no plots are made"),
+            (!artifacts.user_files.is_empty(), "artifacts.user_files", "they are not written"),
+            (config.slos.is_some(), "slos", "no goodput is computed"),
+            (config.network_latency.enabled, "network_latency", "it is not measured"),
+            (config.runtime.api_port.is_some(), "runtime.api_port", "no interface is served"),
+        ];
+        for (unused, path, instead) in files {
+            self.warn_if(unused, path, path, instead);
+        }
+        let written = |path: &str| config.places.written(&format!("benchmark.{path}"));
+        let gpu = written("gpu_telemetry") && config.gpu_telemetry.enabled;
+        let server = written("server_metrics") && config.server_metrics.enabled;
+        self.warn_if(gpu, "gpu_telemetry", "gpu_telemetry", "nothing is collected");
+        self.warn_if(server, "server_metrics", "server_metrics", "nothing is collected");
+        self.warn_if(
+            config.tokenizer.name.is_some() || config.tokenizer.apply_chat_template,
+            "tokenizer",
+            "tokenizer",
+            "token counts come from the server's usage or, where it sends none, from the chunks of the reply",
+        );
+        self.refuse_if(artifacts.plot_required, "artifacts.plot_required", "artifacts.plot_required");
+        self.refuse_if(config.scenario.is_some(), "scenario", "scenario");
+        self.refuse_if(
+            config.runtime.cluster,
+            "runtime.service_run_type",
+            "runtime.service_run_type: kubernetes",
+        );
+        for (unsupported, path) in
+            [(config.sweep.is_some(), "sweep"), (config.multi_run.runs > 1, "multi_run")]
+        {
+            if unsupported {
+                let fault = Diagnostic::error(format!("`{path}` is valid, phasor cannot run it yet"));
+                let fault = config.places.at(fault, path, "cannot be run yet");
+                self.diagnostics.push(fault);
+            }
+        }
+    }
+}

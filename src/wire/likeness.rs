@@ -1,0 +1,100 @@
+//! Messages that differ from the one before only in their text.
+//!
+//! A server sends hundreds of messages that are equal but for a word. Once one of them has been read in full
+//! and its text found, another one with the same bytes before and behind its text says the same: it need not
+//! be read again. Only a text without escapes is passed over, so the whole is the same JSON with another
+//! string in that one place. What does not match is read in full; nothing is ever guessed.
+
+use std::ops::Range;
+
+/// Longest event worth remembering, in bytes.
+const EVENT_BYTES_MAX: usize = 1_024;
+
+/// The bytes around the text of the last message read in full.
+#[derive(Debug, Default)]
+pub(in crate::wire) struct Likeness {
+    /// What stands before the text, and behind it what follows up to the next event.
+    around: Vec<u8>,
+    before: usize,
+    /// The message had output, not reasoning alone.
+    output: bool,
+}
+
+impl Likeness {
+    /// Remembers `event`, which ends with its empty line; `text` is the inside of the string in it that made
+    /// it content.
+    pub(in crate::wire) fn learn(&mut self, event: &[u8], text: &Range<usize>, output: bool) {
+        self.around.clear();
+        self.before = 0;
+        let (Some(before), Some(behind)) = (event.get(..text.start), event.get(text.end..)) else { return };
+        if event.len() > EVENT_BYTES_MAX || !event.ends_with(b"\n\n") {
+            return;
+        }
+        self.around.extend_from_slice(before);
+        self.around.extend_from_slice(behind);
+        self.before = text.start;
+        self.output = output;
+    }
+
+    /// Whether `bytes` begin with such an event: its length and whether it has output.
+    #[inline]
+    pub(in crate::wire) fn matches(&self, bytes: &[u8]) -> Option<(usize, bool)> {
+        let (before, behind) = self.around.split_at_checked(self.before)?;
+        if behind.is_empty() {
+            return None;
+        }
+        let rest = bytes.strip_prefix(before)?;
+        let text = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..=0x1f))?;
+        let ends_alike = text > 0 && rest.get(text..)?.starts_with(behind);
+        ends_alike.then_some((before.len() + text + behind.len(), self.output))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENT: &[u8] = b"data: {\"a\":\"one\",\"b\":2}\n\n";
+
+    fn learned() -> Likeness {
+        let mut likeness = Likeness::default();
+        likeness.learn(EVENT, &(12..15), true);
+        likeness
+    }
+
+    #[test]
+    fn an_event_with_another_text_is_alike() {
+        let stream = b"data: {\"a\":\"another\",\"b\":2}\n\ndata:";
+        assert_eq!(learned().matches(stream), Some((stream.len() - 5, true)));
+    }
+
+    #[test]
+    fn anything_else_is_not() {
+        let unlike: [&[u8]; 8] = [
+            b"",
+            b"data: {\"a\":\"\",\"b\":2}\n\n",
+            b"data: {\"a\":\"o\\n\",\"b\":2}\n\n",
+            b"data: {\"a\":\"o\nn\",\"b\":2}\n\n",
+            b"data: {\"a\":\"one\",\"b\":3}\n\n",
+            b"data: {\"a\":\"one\",\"b\":2}\n",
+            b"data: {\"c\":\"one\",\"b\":2}\n\n",
+            b"data: {\"a\":\"one",
+        ];
+        for bytes in unlike {
+            assert_eq!(learned().matches(bytes), None, "{}", String::from_utf8_lossy(bytes));
+        }
+        assert_eq!(Likeness::default().matches(EVENT), None);
+    }
+
+    #[test]
+    fn what_is_too_long_or_ends_otherwise_is_not_remembered() {
+        let mut likeness = learned();
+        likeness.learn(b"data: {\"a\":\"one\"}\r\n\r\n", &(12..15), true);
+        assert_eq!(likeness.matches(EVENT), None);
+        let mut long = b"data: {\"a\":\"".to_vec();
+        long.resize(EVENT_BYTES_MAX, b'x');
+        long.extend_from_slice(b"\"}\n\n");
+        likeness.learn(&long, &(12..EVENT_BYTES_MAX), true);
+        assert_eq!(likeness.matches(&long), None);
+    }
+}

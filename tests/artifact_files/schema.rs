@@ -1,0 +1,115 @@
+//! The schema of `client_report.json` against the file, and the file against the schema.
+
+use crate::synthetic::{Options, Synthetic, phase, storm};
+use phasor::config::PhaseKind;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+fn load(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn schema() -> Value {
+    load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schema/client_report.schema.json"))
+}
+
+/// As much of JSON Schema as the schema uses; every keyword that it does not know is a fault.
+fn faults(schema: &Value, root: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = root.pointer(reference.trim_start_matches('#'));
+        return faults(target.unwrap_or_else(|| panic!("{reference}")), root, value, place, found);
+    }
+    for (keyword, rule) in schema.as_object().unwrap() {
+        let mut fault = |holds: bool| {
+            if !holds {
+                found.push(format!("{place}: {keyword} {rule}, but it is {value}"));
+            }
+        };
+        match keyword.as_str() {
+            "$schema" | "$id" | "$defs" | "title" | "description" => {}
+            "type" => fault(match rule.as_str().unwrap() {
+                "object" => value.is_object(),
+                "array" => value.is_array(),
+                "string" => value.is_string(),
+                "boolean" => value.is_boolean(),
+                "integer" => value.is_u64() || value.is_i64(),
+                "number" => value.is_number(),
+                other => panic!("the type {other} is not known to this test"),
+            }),
+            "const" => fault(value == rule),
+            "enum" => fault(rule.as_array().unwrap().contains(value)),
+            "minimum" => fault(value.as_f64() >= rule.as_f64()),
+            "maximum" => fault(value.as_f64() <= rule.as_f64()),
+            "minItems" => fault(value.as_array().unwrap().len() as u64 >= rule.as_u64().unwrap()),
+            "maxItems" => fault(value.as_array().unwrap().len() as u64 <= rule.as_u64().unwrap()),
+            "required" => {
+                let there = |name: &Value| value.get(name.as_str().unwrap()).is_some();
+                fault(rule.as_array().unwrap().iter().all(there));
+            }
+            "additionalProperties" => {
+                assert_eq!(rule, false, "{place}");
+                let known = |name: &String| schema["properties"].get(name).is_some();
+                fault(value.as_object().unwrap().keys().all(known));
+            }
+            "properties" => {
+                for (name, member) in value.as_object().into_iter().flatten() {
+                    if let Some(rule) = rule.get(name) {
+                        faults(rule, root, member, &format!("{place}.{name}"), found);
+                    }
+                }
+            }
+            "items" => {
+                for item in value.as_array().into_iter().flatten() {
+                    faults(rule, root, item, &format!("{place}[]"), found);
+                }
+            }
+            other => panic!("{place}: the keyword {other} is not known to this test"),
+        }
+    }
+}
+
+fn check(value: &Value) -> Vec<String> {
+    let schema = schema();
+    let mut found = Vec::new();
+    faults(&schema, &schema, value, "report", &mut found);
+    found
+}
+
+fn report() -> Value {
+    let directory = tempfile::tempdir().unwrap();
+    let phases = vec![phase("warmup", PhaseKind::Warmup, 2), phase("a", PhaseKind::Profiling, 4), storm("b")];
+    let options = Options { varied_usage: true, ..Options::default() };
+    assert!(Synthetic::new(phases, 500, options).write(directory.path()).failures.is_empty());
+    load(&directory.path().join("client_report.json"))
+}
+
+#[test]
+fn the_report_follows_its_schema() {
+    let report = report();
+    assert_eq!(check(&report), Vec::<String>::new());
+    assert!(report["total"]["service_latency_ns"]["request_latency"]["p99_interval"].is_array());
+}
+
+#[test]
+fn the_schema_refuses_what_the_report_never_says() {
+    let good = report();
+    for (pointer, wrong) in [
+        ("/total/planned", serde_json::json!(-1)),
+        ("/phases/0/phase_kind", serde_json::json!("cooldown")),
+        ("/total/lateness_ns/max", serde_json::json!(1.5)),
+        ("/total/percentile_method", serde_json::json!("guess")),
+        ("/shards/0/busy_share", serde_json::json!(1.5)),
+        ("/schema_version", serde_json::json!(2)),
+    ] {
+        let mut report = good.clone();
+        *report.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = wrong;
+        assert_eq!(check(&report).len(), 1, "{pointer}");
+    }
+    let mut report = good.clone();
+    report["total"]["foreign"] = Value::Null;
+    assert_eq!(check(&report).len(), 1);
+    let mut report = good;
+    report["phases"][0].as_object_mut().unwrap().remove("sent");
+    assert_eq!(check(&report).len(), 1);
+}
