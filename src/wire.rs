@@ -27,5 +27,5 @@ pub mod request;
 mod sse;
 
 pub use crate::endpoint::Usage;
-pub use reply::{Fault, Fed, Progress, ReplyDecoder};
+pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};
 pub use request::{RequestTemplate, uuid_v4, write_uuid};
