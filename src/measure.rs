@@ -25,7 +25,7 @@ pub mod verdict;
 pub mod weighted;
 
 pub use batch::RecordBatch;
-pub use cost::Cost;
+pub use cost::{Cost, ReapDelay};
 pub use failure::Failure;
 pub use judgement::Judgement;
 pub use record::{Outcome, Record};

@@ -9,7 +9,6 @@ pub mod interrupt;
 pub mod limits;
 pub mod progress;
 pub mod recording;
-mod wanted;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
@@ -37,7 +36,6 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
-use crate::run::wanted::Wanted;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -165,11 +163,13 @@ pub fn conduct(
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
-    let Wanted { switches, judgement } = Wanted::of(config)?;
-    let record_path = options.directory.join(switches.records_name());
+    let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
+    let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
+    let judgement = Arc::new(judgement);
+    let record_path = options.directory.join(artifact::names::records(&config.artifacts));
     let records_failed = |source| RunError::Artifact { path: record_path.display().to_string(), source };
-    let (recorder, ports) = if switches.records {
-        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement), &switches);
+    let (recorder, ports) = if config.artifacts.records {
+        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement));
         let (recorder, ports) =
             Recorder::start(&record_path, lines, usize::from(shards)).map_err(records_failed)?;
         (Some(recorder), ports.into_iter().map(Some).collect())
@@ -194,7 +194,6 @@ pub fn conduct(
     let run = FinishedRun {
         config,
         dataset,
-        switches,
         clock: options.clock,
         benchmark_id: format!("{:012x}", fastrand::u64(..) >> 16),
         cli_command: options.cli_command.clone(),

@@ -170,6 +170,12 @@ fn shard_cost(shard: &ShardReport) -> Json {
             add(name, json!(value));
         }
     }
+    if let Some(delay) = &cost.receive_to_reap {
+        let delay = json!({
+            "p50": delay.p50.0, "p99": delay.p99.0, "max": delay.max.0, "count": delay.count,
+        });
+        add("receive_to_reap_ns", delay);
+    }
     Json::Object(members)
 }
 

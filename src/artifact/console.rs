@@ -3,7 +3,7 @@
 use crate::artifact::grid::{Align, Grid, wrap};
 use crate::artifact::json::INCOMPLETE_REASON;
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedRun, panel};
+use crate::artifact::{FinishedRun, names, panel};
 use crate::measure::catalogue::Table;
 use crate::measure::statistics::Statistics;
 use crate::measure::summary::{Summary, Value};
@@ -53,7 +53,7 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
         }
     }
     let root = &results.root.summary;
-    if run.switches.show_trace_timing {
+    if run.config.artifacts.show_trace_timing {
         section(&mut text, &metric_table("phasor | HTTP Trace Timing", root, Table::Trace), width);
     }
     let title = "phasor | LLM Metrics";
@@ -84,7 +84,7 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
         let _ = writeln!(
             text,
             "\n{lost} records are missing in {}: the disk was too slow or failed.",
-            run.switches.records_name()
+            names::records(&run.config.artifacts)
         );
     }
     text
@@ -98,16 +98,16 @@ pub fn footer(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Str
     if let Some(seconds) = duration_s(&results.root) {
         let _ = writeln!(text, "Benchmark Duration: {seconds:.2} sec{early}");
     }
-    let switches = &run.switches;
+    let artifacts = &run.config.artifacts;
     let mut export = |what: &str, name: String| {
         let _ = writeln!(text, "{what}: {}", directory.join(name).display());
     };
-    export("CSV Export", switches.csv_name());
-    if switches.summary {
-        export("JSON Export", switches.json_name());
+    export("CSV Export", names::csv(artifacts));
+    if artifacts.summary_json {
+        export("JSON Export", names::json(artifacts));
     }
-    if switches.slice_duration.is_some() {
-        export("Time Slices", switches.slices_json_name());
+    if artifacts.slice_duration.is_some() {
+        export("Time Slices", names::slices_json(artifacts));
     }
     export("Client Report", super::client_report::CLIENT_REPORT.to_owned());
     export("Log File", super::log::LOG.to_owned());

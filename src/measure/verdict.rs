@@ -179,6 +179,7 @@ mod tests {
         run_delay: Some(Nanos::from_millis(1)),
         involuntary_switches: None,
         steal: None,
+        receive_to_reap: None,
     };
 
     fn open(tally: &PhaseTally, cost: Cost) -> (Verdict, Vec<&'static str>) {

@@ -36,6 +36,9 @@ pub const WAIT_MAX: Nanos = Nanos::from_micros(500);
 /// Most completions taken between two looks at the schedule.
 pub const REAP_BATCH: usize = 128;
 
+/// One of so many connections asks the kernel when it received what it hands over.
+const STAMPED_EVERY: u32 = 64;
+
 /// Completions taken between two looks at the clock.
 const REAP_SLICE: usize = 16;
 
@@ -406,7 +409,7 @@ impl Driver {
     }
 
     fn reap_slice(&mut self) -> usize {
-        let Self { shard, ring, sockets, connections, .. } = self;
+        let Self { shard, ring, sockets, connections, meter, .. } = self;
         let engine = &mut shard.engine;
         let mut established = ReapNotes::default();
         let taken = ring.reap(&shard.clock, REAP_SLICE, |now, event| {
@@ -433,7 +436,10 @@ impl Driver {
                         engine.handle_ended(connection, now, errno);
                     }
                 }
-                Event::Received { socket, bytes } => {
+                Event::Received { socket, bytes, arrived_unix_ns } => {
+                    if let Some(arrived) = arrived_unix_ns {
+                        meter.received(shard.clock.unix_ns(now).saturating_sub(arrived));
+                    }
                     if let Some(connection) = of(socket) {
                         engine.handle_bytes(connection, now, bytes);
                     }
@@ -446,6 +452,9 @@ impl Driver {
             }
         });
         for socket in established.sockets {
+            if socket.index.is_multiple_of(STAMPED_EVERY) {
+                self.ring.stamp_arrivals(socket);
+            }
             self.ring.receive(socket);
         }
         taken

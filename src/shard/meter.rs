@@ -1,8 +1,11 @@
 //! What driving costs a shard: waiting, gaps between looks at the ring, processor time, wake-up error.
 
 use crate::measure::Cost;
+use crate::measure::ReapDelay;
+use crate::measure::samples::new_histogram;
 use crate::time::Nanos;
 use crate::time::Stamp;
+use hdrhistogram::Histogram;
 
 /// First guess of how late the kernel wakes a waiting shard; the loop learns the real figure.
 const WAKE_ERROR_FIRST: Nanos = Nanos::from_micros(60);
@@ -17,6 +20,8 @@ pub(super) struct Meter {
     waited: Nanos,
     last_look: Stamp,
     wake_error: Nanos,
+    /// From the kernel receiving bytes to this loop taking them, on the connections that are stamped.
+    received: Histogram<u64>,
 }
 
 /// The meter at the beginning of something, and the longest gap since.
@@ -38,7 +43,13 @@ impl Mark {
 impl Meter {
     /// The meter of a loop that runs on core `cpu`.
     pub(super) fn new(cpu: usize, now: Stamp) -> Self {
-        Self { cpu, waited: Nanos::ZERO, last_look: now, wake_error: WAKE_ERROR_FIRST }
+        Self {
+            cpu,
+            waited: Nanos::ZERO,
+            last_look: now,
+            wake_error: WAKE_ERROR_FIRST,
+            received: new_histogram(),
+        }
     }
 
     /// Remembers where the meter stands. Reads the kernel's accounts, so only at the edges of phases.
@@ -49,6 +60,11 @@ impl Meter {
     /// The loop is about to look at the ring: how long it did not.
     pub(super) fn look(&self, now: Stamp) -> Nanos {
         now.since(self.last_look)
+    }
+
+    /// Bytes were taken so long after the kernel had received them.
+    pub(super) fn received(&mut self, delay_ns: u64) {
+        self.received.saturating_record(delay_ns);
     }
 
     /// The loop waited or spun idle from `from` to `to`.
@@ -89,6 +105,12 @@ impl Meter {
             cpu_time: span(|scheduled| scheduled.cpu_ns).map(Nanos),
             run_delay: span(|scheduled| scheduled.delay_ns).map(Nanos),
             involuntary_switches: span(|scheduled| scheduled.involuntary),
+            receive_to_reap: (!self.received.is_empty()).then(|| ReapDelay {
+                p50: Nanos(self.received.value_at_quantile(0.5)),
+                p99: Nanos(self.received.value_at_quantile(0.99)),
+                max: Nanos(self.received.max()),
+                count: self.received.len(),
+            }),
             steal: span(|scheduled| scheduled.steal_ticks).map(|ticks| Nanos::from_millis(ticks * TICK_MS)),
         }
     }

@@ -1,6 +1,6 @@
 //! Runs made of seeded synthetic records.
 
-use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport, Switches};
+use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport};
 use phasor::config::{
     Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, StopRules, Url,
 };
@@ -66,7 +66,6 @@ pub(crate) struct Synthetic {
     pub(crate) phases: Vec<FinishedPhase>,
     pub(crate) records: Vec<(Record, Vec<u64>)>,
     pub(crate) options: Options,
-    pub(crate) switches: Switches,
     pub(crate) judgement: Arc<Judgement>,
 }
 
@@ -193,24 +192,16 @@ impl Synthetic {
             });
             start = ended + 3_456_789;
         }
-        Self {
-            config,
-            dataset: dataset(),
-            clock,
-            phases: finished,
-            records,
-            options,
-            switches: Switches::default(),
-            judgement,
-        }
+        Self { config, dataset: dataset(), clock, phases: finished, records, options, judgement }
     }
 
     /// Writes the record file, the inputs and all results; the console text.
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
         phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
-        let mut lines =
-            RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement, &self.switches);
-        let mut file = std::fs::File::create(directory.join(self.switches.records_name())).unwrap();
+        let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement);
+        let mut file =
+            std::fs::File::create(directory.join(phasor::artifact::names::records(&self.config.artifacts)))
+                .unwrap();
         let mut batch = RecordBatch::with_capacity(64);
         let mut written = 0;
         for (record, gaps) in &self.records {
@@ -226,7 +217,6 @@ impl Synthetic {
         let run = FinishedRun {
             config: &self.config,
             dataset: &self.dataset,
-            switches: self.switches,
             clock: self.clock,
             benchmark_id: "0123456789ab".to_owned(),
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
