@@ -40,14 +40,13 @@ fn replies_of_every_endpoint_type_are_the_same_at_every_cut() {
             response_field: vector["endpoint"]["template"]["response_field"].as_str().map(str::to_owned),
         });
         let settings = EndpointSettings { template, ..EndpointSettings::new(dialect, "m") };
-        let (kind, body) = match vector["body"].as_str() {
-            Some(body) => ("application/json", body.to_owned()),
-            None => {
-                let messages = vector["messages"].as_array().unwrap().iter();
-                let events = messages.flat_map(|data| ["data: ", data.as_str().unwrap(), "\n\n"]);
-                ("text/event-stream", events.collect())
-            }
+        let stream = || -> String {
+            let messages = vector["messages"].as_array().unwrap().iter();
+            messages.flat_map(|data| ["data: ", data.as_str().unwrap(), "\n\n"]).collect()
         };
+        let whole_body = vector["body"].as_str();
+        let kind = if whole_body.is_some() { "application/json" } else { "text/event-stream" };
+        let body = whole_body.map_or_else(stream, str::to_owned);
         let head =
             format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n", body.len());
         let bytes = [head.as_bytes(), body.as_bytes()].concat();

@@ -22,7 +22,7 @@ pub enum DatasetError {
     },
     /// A cache-bust target that phasor does not know.
     #[error("the cache-bust target `{0}` cannot be made yet: use `first_turn_prefix` or `system_prefix`")]
-    CacheBust(String),
+    CacheBust(&'static str),
     /// An endpoint type whose bodies are for later.
     #[error("bodies for `endpoint.type: {0}` cannot be made yet: write `type: chat`")]
     Dialect(&'static str),

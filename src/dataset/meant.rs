@@ -180,15 +180,15 @@ fn corpus(corpus: Option<meant::Corpus>) -> Corpus {
 
 fn cache_bust(target: &meant::CacheBust) -> Result<CacheBust, DatasetError> {
     match target {
+        meant::CacheBust::FirstTurnPrefix => Ok(CacheBust::FirstTurnPrefix),
+        meant::CacheBust::FirstTurnSuffix => Ok(CacheBust::FirstTurnSuffix),
         meant::CacheBust::None => Ok(CacheBust::None),
-        meant::CacheBust::Target(target) => match target.as_str() {
-            "first_turn_prefix" => Ok(CacheBust::FirstTurnPrefix),
-            "first_turn_suffix" => Ok(CacheBust::FirstTurnSuffix),
-            "none" => Ok(CacheBust::None),
-            "system_prefix" => Ok(CacheBust::SystemPrefix),
-            "system_suffix" => Ok(CacheBust::SystemSuffix),
-            other => Err(DatasetError::CacheBust(other.to_owned())),
-        },
+        meant::CacheBust::SystemPrefix => Ok(CacheBust::SystemPrefix),
+        meant::CacheBust::SystemSuffix => Ok(CacheBust::SystemSuffix),
+        meant::CacheBust::WarmupIsolationFirstTurn => {
+            Err(DatasetError::CacheBust("warmup_isolation_first_turn"))
+        }
+        meant::CacheBust::WarmupIsolationSystem => Err(DatasetError::CacheBust("warmup_isolation_system")),
     }
 }
 
