@@ -14,6 +14,7 @@ pub mod facts;
 pub mod failure;
 pub mod intervals;
 pub mod judgement;
+mod late;
 pub mod latency;
 pub mod record;
 pub mod samples;

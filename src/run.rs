@@ -463,6 +463,7 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     for other in tallies {
         tally.merge(other);
     }
+    tally.settle();
     let arrivals = match phase.load {
         // Arrivals that the cap took away leave another process behind.
         Load::Poisson { rate_per_s, .. } if tally.counts().dropped() == 0 => {

@@ -308,3 +308,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn settling_gives_back_memory_and_changes_no_number() {
+    let made = |settles: bool| {
+        let mut sum: Option<PhaseTally> = None;
+        for shard in 0..3 {
+            let mut tally = PhaseTally::new(10_000);
+            for number in 0..20 {
+                tally.sent();
+                tally.lateness(Nanos(shard * 1_000 + number * 7));
+                tally.record(&good(100 + number * 50 + shard), &[1_000, 2_000 + shard, 3_000 + number]);
+            }
+            match &mut sum {
+                None => sum = Some(tally),
+                Some(sum) => sum.merge(tally),
+            }
+            if settles {
+                sum.as_mut().unwrap().settle();
+            }
+        }
+        sum.unwrap()
+    };
+    let (plain, settled) = (made(false), made(true));
+    assert_eq!(plain.counts(), settled.counts());
+    assert_eq!(plain.lateness_summary(), settled.lateness_summary());
+    for sampled in [Sampled::RequestLatency, Sampled::InterChunkLatency, Sampled::HttpReqSending] {
+        let statistics = |tally: &PhaseTally| Ordered::of(&[tally.samples(sampled)]).statistics();
+        assert_eq!(statistics(&plain), statistics(&settled));
+        assert!(statistics(&settled).is_some());
+    }
+    for latency in Latency::ALL {
+        let spread = |tally: &PhaseTally| Latencies::spread(std::iter::once(tally.latencies()), latency);
+        assert_eq!(spread(&plain), spread(&settled));
+    }
+}

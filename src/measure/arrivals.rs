@@ -4,6 +4,7 @@
 //! independent gaps were planned, makes another queue in the server and other latencies. So the times at
 //! which requests were really handed to the kernel are kept, and their gaps held against the law.
 
+use crate::measure::samples::trim;
 use crate::time::Nanos;
 
 /// Fewest gaps that say anything.
@@ -71,6 +72,11 @@ impl Arrivals {
         } else {
             self.offsets_ns.extend_from_slice(&other.offsets_ns);
         }
+    }
+
+    /// No request is handed over any more: gives back the memory that was reserved.
+    pub(crate) fn settle(&mut self) {
+        trim(&mut self.offsets_ns);
     }
 
     /// Holds the arrivals against a Poisson process of `rate_per_s`. Absent with too few of them, or with

@@ -6,6 +6,7 @@
 
 use crate::measure::catalogue::Sampled;
 use crate::measure::facts::{Facts, request_end};
+use crate::measure::samples::trim;
 use crate::measure::{Outcome, Record};
 use crate::time::Stamp;
 
@@ -124,6 +125,14 @@ impl Intervals {
         self.parts.extend(other.parts);
         self.beyond += other.beyond;
         self.without_gaps += other.without_gaps;
+    }
+
+    /// No request is recorded any more: gives back the memory that was reserved.
+    pub(crate) fn settle(&mut self) {
+        for part in &mut self.parts {
+            trim(&mut part.intervals);
+            trim(&mut part.gaps);
+        }
     }
 
     /// Whether every request is there.

@@ -77,6 +77,10 @@ impl Latencies {
         }
     }
 
+    pub(crate) fn settle(&mut self) {
+        self.sets.iter_mut().for_each(Samples::settle);
+    }
+
     pub(crate) fn is_exact(&self) -> bool {
         self.sets.iter().all(Samples::is_exact)
     }

@@ -222,6 +222,12 @@ impl Samples {
         self.beyond.merge(&other.beyond);
     }
 
+    /// No value is pushed any more: gives back the memory that was reserved for those that did not come.
+    pub(crate) fn settle(&mut self) {
+        trim(&mut self.exact);
+        self.merged.iter_mut().for_each(trim);
+    }
+
     /// Number of values.
     pub fn count(&self) -> u64 {
         self.exact_parts().map(|part| part.len() as u64).sum::<u64>() + self.beyond.count
@@ -256,6 +262,14 @@ impl Samples {
                 (value, step.count_at_value())
             })
         })
+    }
+}
+
+/// Moves values that use less than half of their memory to memory of their size. Shrinking in place would
+/// leave each set on a page, and in a mapping, of its own; moving more would cost more than it gives back.
+pub(crate) fn trim<T: Copy>(values: &mut Vec<T>) {
+    if values.len() < values.capacity() / 2 {
+        *values = values.as_slice().to_vec();
     }
 }
 

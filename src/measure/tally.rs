@@ -4,11 +4,11 @@ use crate::measure::arrivals::Arrivals;
 use crate::measure::catalogue::{SAMPLED, Sampled, Source};
 use crate::measure::facts::Facts;
 use crate::measure::intervals::{Findings, Intervals};
+use crate::measure::late::LatenessCounts;
 use crate::measure::latency::Latencies;
 use crate::measure::samples::{Samples, new_histogram};
 use crate::measure::{Failure, Judgement, Outcome, Record};
 use crate::time::{Nanos, Stamp};
-use hdrhistogram::Histogram;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -28,8 +28,7 @@ pub struct PhaseTally {
     judgement: Arc<Judgement>,
     arrivals: Arrivals,
     occupied: Nanos,
-    lateness: Box<Histogram<u64>>,
-    lateness_max: Option<Nanos>,
+    lateness: LatenessCounts,
     errors: Vec<ErrorGroup>,
     /// Failures whose text came after [`ERROR_GROUPS_MAX`] others.
     errors_beyond: u64,
@@ -257,8 +256,7 @@ impl PhaseTally {
             judgement,
             arrivals: Arrivals::new(samples_max),
             occupied: Nanos::ZERO,
-            lateness: Box::new(new_histogram()),
-            lateness_max: None,
+            lateness: LatenessCounts::new(),
             errors: Vec::new(),
             errors_beyond: 0,
             first_start: None,
@@ -283,8 +281,7 @@ impl PhaseTally {
 
     /// The first byte of a request was accepted by the kernel this long after its planned time.
     pub fn lateness(&mut self, late: Nanos) {
-        self.lateness.saturating_record(late.0);
-        self.lateness_max = self.lateness_max.max(Some(late));
+        self.lateness.record(late);
     }
 
     /// A request of an open loop was handed to the kernel, so long after the phase's start.
@@ -433,10 +430,7 @@ impl PhaseTally {
         self.intervals.merge(other.intervals);
         self.arrivals.merge(other.arrivals);
         self.occupied.0 += other.occupied.0;
-        // Both have the same bounds, so adding cannot fail.
-        let added = self.lateness.add(other.lateness.as_ref());
-        debug_assert!(added.is_ok());
-        self.lateness_max = self.lateness_max.max(other.lateness_max);
+        self.lateness.merge(&other.lateness);
         for group in other.errors {
             self.add(group);
         }
@@ -444,6 +438,16 @@ impl PhaseTally {
         self.first_start = earlier(self.first_start, other.first_start);
         self.last_content = self.last_content.max(other.last_content);
         self.last_end = self.last_end.max(other.last_end);
+    }
+
+    /// The phase is over and every part of it merged: gives back the memory that was reserved for values
+    /// that did not come, so that a finished phase costs what its values do. Nothing that is known is lost.
+    pub fn settle(&mut self) {
+        self.samples.iter_mut().for_each(Samples::settle);
+        self.latencies.settle();
+        self.intervals.settle();
+        self.arrivals.settle();
+        self.lateness.settle();
     }
 
     /// The latest end of any request recorded, abandoned ones included.
@@ -545,9 +549,8 @@ impl PhaseTally {
         let mut all = new_histogram();
         let mut max = None;
         for tally in tallies {
-            let added = all.add(tally.lateness.as_ref());
-            debug_assert!(added.is_ok());
-            max = max.max(tally.lateness_max);
+            tally.lateness.add_to(&mut all);
+            max = max.max(tally.lateness.max());
         }
         let max = max?;
         let at = |quantile| Nanos(all.value_at_quantile(quantile)).min(max);
