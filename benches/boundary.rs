@@ -33,8 +33,7 @@ use serde_json::{Value, json};
 use spread::Spread;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Shards whose tallies are merged.
@@ -290,18 +289,18 @@ fn memory_over_phases(phases: u64, early: u64, json: bool) {
     let mock = server();
     let yaml = short_phases(&mock, phases);
     let cpu = available().unwrap()[0];
-    let over = AtomicBool::new(false);
-    let (early_kib, last_kib) = std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| {
-            let at = |requests| memory_after(&mock, requests, &over);
+    let mock = Arc::new(mock);
+    // The server outlives the sampler, which ends when all requests have been answered.
+    let sampler = std::thread::spawn({
+        let mock = Arc::clone(&mock);
+        move || {
+            let at = |requests| memory_after(&mock, requests);
             (at(early * PHASE_REQUESTS), at((phases - 1) * PHASE_REQUESTS))
-        });
-        run(&yaml, &[cpu], Some(Idle::Sleep), directory.path());
-        over.store(true, Relaxed);
-        sampler.join().unwrap()
+        }
     });
+    run(&yaml, &[cpu], Some(Idle::Sleep), directory.path());
+    let (early_kib, last_kib) = sampler.join().unwrap();
     let end_kib = resident_kib();
-    mock.stop().unwrap();
     let per_phase = (last_kib as f64 - early_kib as f64) / (phases - 1 - early) as f64;
     if json {
         println!(
@@ -326,8 +325,8 @@ fn memory_over_phases(phases: u64, early: u64, json: bool) {
 }
 
 /// Memory when the server has answered `requests` requests.
-fn memory_after(mock: &Mock, requests: u64, over: &AtomicBool) -> u64 {
-    while mock.requests() < requests && !over.load(Relaxed) {
+fn memory_after(mock: &Mock, requests: u64) -> u64 {
+    while mock.requests() < requests {
         std::thread::sleep(SAMPLE_EVERY);
     }
     resident_kib()

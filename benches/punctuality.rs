@@ -33,6 +33,10 @@ use serde_json::{Value, json};
 use spread::Spread;
 use std::collections::HashMap;
 
+/// Requests in flight at most, so that a machine that cannot keep up runs out of nothing else; arrivals
+/// beyond are dropped, and shown.
+const IN_FLIGHT_MAX: u32 = 4_096;
+
 /// Seed of the arrivals.
 const SEED: u64 = 42;
 
@@ -58,6 +62,8 @@ struct Measured {
     /// Arrivals of the law before the end.
     planned: u64,
     delivered: u64,
+    /// Arrivals that found the cap reached, or the phase over.
+    dropped: u64,
     /// Per second, over the time in which they were sent.
     delivered_rate_per_s: f64,
     busy_share: Option<f64>,
@@ -109,7 +115,7 @@ fn measure(scenario: Scenario, client: usize, server: Option<usize>) -> Measured
         "randomSeed: {SEED}\nbenchmark:\n  model: m\n  \
          endpoint: {{url: 'http://{}/v1/chat/completions', type: chat, streaming: true}}\n  \
          dataset: {{type: synthetic, entries: 64, prompts: {{isl: 16, osl: 4}}}}\n  \
-         phases:\n    - {{name: profiling, type: poisson, rate: {rate_per_s}, duration: {}}}\n",
+         phases:\n    - {{name: profiling, type: poisson, rate: {rate_per_s}, concurrency: {IN_FLIGHT_MAX}, duration: {}}}\n",
         mock.address(),
         length.as_secs_f64()
     );
@@ -134,6 +140,7 @@ fn measure(scenario: Scenario, client: usize, server: Option<usize>) -> Measured
     Measured {
         planned: planned as u64,
         delivered,
+        dropped: number(&report, "/phases/0/planned") - delivered,
         delivered_rate_per_s: delivered as f64 * 1e9 / sending as f64,
         busy_share: report.pointer("/shards/0/busy_share").and_then(Value::as_f64),
         lateness: report.pointer("/phases/0/lateness_ns").unwrap().clone(),
@@ -167,6 +174,7 @@ fn print(scenario: Scenario, measured: &Measured, json: bool) {
     let Measured {
         planned,
         delivered,
+        dropped,
         delivered_rate_per_s,
         busy_share,
         lateness,
@@ -183,6 +191,7 @@ fn print(scenario: Scenario, measured: &Measured, json: bool) {
                 "rate_per_s": rate_per_s,
                 "planned": planned,
                 "delivered": delivered,
+                "dropped": dropped,
                 "delivered_rate_per_s": delivered_rate_per_s,
                 "busy_share": busy_share,
                 "client_lateness_ns": lateness,
@@ -194,7 +203,7 @@ fn print(scenario: Scenario, measured: &Measured, json: bool) {
         return;
     }
     println!(
-        "\n{rate_per_s}/s, {idle:?}: {delivered} of {planned} planned, {delivered_rate_per_s:.0}/s on {connections} connections, busy {:.0} %",
+        "\n{rate_per_s}/s, {idle:?}: {delivered} of {planned} planned, {dropped} dropped, {delivered_rate_per_s:.0}/s on {connections} connections, busy {:.0} %",
         busy_share.unwrap_or(f64::NAN) * 100.0
     );
     print!("  client              ");

@@ -31,6 +31,7 @@ use phasor::run::limits;
 use phasor::shard::driver::Idle;
 use phasor::time::Nanos;
 use records::{records, time_ns};
+use rlimit::Resource;
 use run::{number, run};
 use serde_json::{Value, json};
 use spread::Spread;
@@ -39,6 +40,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -53,6 +55,12 @@ const ROUNDS: u64 = 2;
 /// How often the sampler looks.
 const SAMPLE_EVERY: Duration = Duration::from_millis(50);
 
+/// Limit of open files that is asked for.
+const DESCRIPTORS_MAX: u64 = 65_536;
+
+/// Descriptors of the client that are no streams.
+const DESCRIPTORS_BESIDES: u64 = 128;
+
 /// Names of the processes of a scenario, on their command lines.
 const SERVE: &str = "serve-streams";
 const OPEN: &str = "open-streams";
@@ -64,11 +72,15 @@ struct Scenario {
     gap: Nanos,
 }
 
-/// Memory of the client in KiB: before the run, and the most while every stream was open.
+/// Memory of the client in KiB.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
+    /// Before the run.
     before_kib: u64,
+    /// When every stream was first seen open.
     open_kib: u64,
+    /// The most while every stream was open: with the samples and records of those that had ended.
+    most_kib: u64,
 }
 
 fn main() {
@@ -87,14 +99,31 @@ fn main() {
     }
 }
 
+/// Streams that one process may open, once its limit of open files is as high as it can be made.
+fn room() -> u64 {
+    // Only a privileged process may do this; the processes of the scenarios inherit it.
+    let _ = rlimit::setrlimit(Resource::NOFILE, DESCRIPTORS_MAX, DESCRIPTORS_MAX);
+    let (_, hard) = rlimit::getrlimit(Resource::NOFILE).unwrap();
+    // A run keeps room for a quarter more, whose connections are closing, and for its own files.
+    hard.saturating_sub(DESCRIPTORS_BESIDES) / 5 * 4
+}
+
 /// Runs the scenarios and prints what they came to.
 fn compare(full: bool, json: bool) {
     let scenario = |streams, tokens, gap| Scenario { streams, tokens, gap: Nanos::from_millis(gap) };
     let scenarios: &[Scenario] =
         if full { &[scenario(5_000, 25, 400), scenario(20_000, 25, 400)] } else { &[scenario(100, 25, 10)] };
+    let room = room();
     let cores = available().unwrap();
     let mut last: Option<(Scenario, Memory)> = None;
-    for &scenario in scenarios {
+    for &wanted in scenarios {
+        let scenario = Scenario { streams: wanted.streams.min(room), ..wanted };
+        if scenario.streams < wanted.streams && !json {
+            println!(
+                "\nthe limit of open files allows {room} streams (see `ulimit -Hn`), not {}",
+                wanted.streams
+            );
+        }
         let memory = measure(scenario, cores[0], cores.get(1).copied(), json);
         if let Some((fewer, less)) = last
             && !json
@@ -118,7 +147,9 @@ fn measure(scenario: Scenario, client: usize, server: Option<usize>, json: bool)
     let (streams, tokens) = (scenario.streams.to_string(), scenario.tokens.to_string());
     let path = directory.path().to_str().unwrap();
     let mut opening = Process::start(&[OPEN, &address, &streams, &tokens, &client, path]);
-    let memory: Value = serde_json::from_str(&opening.line()).unwrap();
+    let line = opening.line();
+    let memory: Value =
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("the client ended without figures"));
     opening.end();
     serving.end();
 
@@ -131,8 +162,11 @@ fn measure(scenario: Scenario, client: usize, server: Option<usize>, json: bool)
     let events_per_s = events as f64 * 1e9 / span_ns as f64;
     let cpu_us_per_event = number(&report, "/shards/0/cpu_time_ns") as f64 / 1e3 / events as f64;
     let (seen, pace) = lateness(&log, directory.path(), scenario);
-    let memory =
-        Memory { before_kib: number(&memory, "/before_kib"), open_kib: number(&memory, "/open_kib") };
+    let memory = Memory {
+        before_kib: number(&memory, "/before_kib"),
+        open_kib: number(&memory, "/open_kib"),
+        most_kib: number(&memory, "/most_kib"),
+    };
     let kib_per_stream = (memory.open_kib - memory.before_kib) as f64 / scenario.streams as f64;
     if json {
         println!(
@@ -145,6 +179,7 @@ fn measure(scenario: Scenario, client: usize, server: Option<usize>, json: bool)
                 "gap_ns": scenario.gap.0,
                 "resident_before_kib": memory.before_kib,
                 "resident_open_kib": memory.open_kib,
+                "resident_most_kib": memory.most_kib,
                 "kib_per_stream": kib_per_stream,
                 "events_per_s": events_per_s,
                 "cpu_us_per_event": cpu_us_per_event,
@@ -155,12 +190,13 @@ fn measure(scenario: Scenario, client: usize, server: Option<usize>, json: bool)
     } else {
         println!(
             "\n{streams} streams of {tokens} tokens, one every {} ms\n  \
-             client memory {} KiB before, {} KiB with all open: {kib_per_stream:.2} KiB each\n  \
+             client memory {} KiB before, {} KiB with all open: {kib_per_stream:.2} KiB each ({} KiB after a round)\n  \
              {events_per_s:.0} events/s, {cpu_us_per_event:.2} us of CPU each\n  \
              seen after the server's write {seen}\n  last token behind its pace    {pace}",
             scenario.gap.as_millis_f64(),
             memory.before_kib,
             memory.open_kib,
+            memory.most_kib,
         );
     }
     memory
@@ -222,27 +258,30 @@ fn open(address: SocketAddr, streams: u64, tokens: u64, cpu: usize, directory: &
         streams * ROUNDS
     );
     let before_kib = resident_kib();
-    let over = AtomicBool::new(false);
-    let open_kib = std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| sample(address, streams, &over));
-        run(&yaml, &[cpu], Some(Idle::Sleep), directory);
-        over.store(true, Relaxed);
-        sampler.join().unwrap()
+    let over = Arc::new(AtomicBool::new(false));
+    let sampler = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || sample(address, streams, &over)
     });
-    let open_kib = open_kib.unwrap_or_else(|| panic!("{streams} streams were never open at once"));
-    println!("{}", json!({"before_kib": before_kib, "open_kib": open_kib}));
+    run(&yaml, &[cpu], Some(Idle::Sleep), directory);
+    over.store(true, Relaxed);
+    let (open_kib, most_kib) =
+        sampler.join().unwrap().unwrap_or_else(|| panic!("{streams} streams were never open at once"));
+    println!("{}", json!({"before_kib": before_kib, "open_kib": open_kib, "most_kib": most_kib}));
 }
 
-/// The most memory that this process had while the server was answering `streams` requests.
-fn sample(address: SocketAddr, streams: u64, over: &AtomicBool) -> Option<u64> {
-    let mut most = None;
+/// The first and the most memory that this process had while the server was answering `streams` requests.
+fn sample(address: SocketAddr, streams: u64, over: &AtomicBool) -> Option<(u64, u64)> {
+    let mut seen: Option<(u64, u64)> = None;
     while !over.load(Relaxed) {
         if running(address) == Some(streams) {
-            most = most.max(Some(resident_kib()));
+            let now_kib = resident_kib();
+            let (first, most) = seen.unwrap_or((now_kib, now_kib));
+            seen = Some((first, most.max(now_kib)));
         }
         std::thread::sleep(SAMPLE_EVERY.min(Duration::from_millis(streams / 50 + 1)));
     }
-    most
+    seen
 }
 
 /// Requests that the server is answering.

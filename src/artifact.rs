@@ -2,6 +2,7 @@
 //!
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
+pub mod calibration;
 pub mod client_report;
 pub mod console;
 mod csv;
@@ -60,6 +61,8 @@ pub struct FinishedRun<'a> {
     pub records_lost: u64,
     /// The shards that drove it.
     pub shards: Vec<ShardReport>,
+    /// What this machine can do, if that is known.
+    pub calibration: Option<calibration::Calibration>,
 }
 
 /// A phase that started.

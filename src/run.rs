@@ -4,9 +4,13 @@
 //! shards, watch them, merge what they hand over, write the results. The shards find their way through the
 //! phases by themselves (see the barrier in the shard's module); the conductor never stands between them.
 
+pub mod calibrate;
 pub mod cores;
+pub mod doctor;
 pub mod interrupt;
 pub mod limits;
+pub mod machine;
+pub mod ports;
 pub mod progress;
 pub mod recording;
 
@@ -14,6 +18,8 @@ use crate::artifact;
 use crate::artifact::FinishedPhase;
 use crate::artifact::FinishedRun;
 use crate::artifact::ShardReport;
+use crate::artifact::calibration;
+use crate::artifact::calibration::Calibration;
 use crate::artifact::log::Level;
 use crate::artifact::log::Log;
 use crate::artifact::records::RecordLines;
@@ -46,6 +52,7 @@ use crate::shard::driver::Message;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::shard::ring::RingOptions;
+use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
 use std::net::SocketAddr;
@@ -77,6 +84,10 @@ pub struct RunOptions {
     pub cores: Cores,
     /// What a shard does while it has nothing to do; absent: it spins if its core is its own.
     pub idle: Option<Idle>,
+    /// Addresses that connections come from, in turn; empty: the kernel chooses.
+    pub sources: Sources,
+    /// What this machine can do, if that is known: phases are held against it.
+    pub calibration: Option<Calibration>,
     /// Progress on stderr.
     pub ui: Ui,
     /// Where the files go; exists.
@@ -104,6 +115,8 @@ pub struct RunOutcome {
     pub interrupted: bool,
     /// What could not be done: a shard's fault, a file that could not be written, records lost.
     pub faults: Vec<String>,
+    /// The phases that started, in order.
+    pub phases: Vec<FinishedPhase>,
 }
 
 /// Why a run did not start.
@@ -129,6 +142,9 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// A source address is of no use.
+    #[error(transparent)]
+    Source(#[from] ports::SourceAddressError),
     /// A shard could not be started.
     #[error(transparent)]
     Spawn(#[from] shard::SpawnError),
@@ -154,6 +170,7 @@ pub fn conduct(
     }
     let plan = Arc::new(Plan::new(config, dataset.rows().len(), fastrand::u64(..)));
     let addresses = resolve(config)?;
+    ports::check(&options.sources, &addresses)?;
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
     let ends = if options.server_inside { 2 } else { 1 };
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
@@ -201,14 +218,16 @@ pub fn conduct(
         interrupted: gathered.interrupted,
         records_lost,
         shards: gathered.shards,
+        calibration: options.calibration,
     };
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
     faults.extend(written.failures.iter().map(ToString::to_string));
     faults.extend(written.missing);
     faults.extend(log.and_then(|log| end_log(log, ok, errors, &faults)));
-    let console = format!("{}\n{}", written.tables, written.footer);
-    Ok(RunOutcome { console, ok, errors, interrupted: gathered.interrupted, faults })
+    let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
+    let FinishedRun { phases, interrupted, .. } = run;
+    Ok(RunOutcome { console, ok, errors, interrupted, faults, phases })
 }
 
 /// Says in the log how the run ended; what went wrong with the log itself.
@@ -246,8 +265,23 @@ fn profiling_counts(run: &FinishedRun<'_>) -> (u64, u64) {
     })
 }
 
+/// More connections in flight than this machine has ports for, if the plan says how many there are and the
+/// system how many ports.
+pub fn port_shortage(config: &Config, sources: &Sources) -> Result<Option<ports::Shortage>, RunError> {
+    let peak = in_flight_peak(config);
+    let range = ports::PortRange::read(Path::new("/"));
+    let Some((peak, range)) = peak.zip(range) else { return Ok(None) };
+    Ok(ports::shortage(range, peak, &resolve(config)?, sources))
+}
+
+/// Most requests in flight by plan; absent when an open loop has no cap.
+pub fn in_flight_peak(config: &Config) -> Option<u64> {
+    // Neither the rows nor the seed have a part in it.
+    Plan::new(config, 1, 0).in_flight_peak()
+}
+
 /// The address of each URL, IPv4 first as AIPerf does.
-fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
+pub fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
     let address = |url: &crate::config::Url| {
         let resolve = |reason: String| RunError::Resolve { host: url.host.clone(), reason };
         let mut found: Vec<SocketAddr> = (url.host.as_str(), url.port)
@@ -315,6 +349,7 @@ impl Team {
                 shard: number,
                 cpu,
                 addresses: addresses.to_vec(),
+                sources: options.sources.starting_at(number),
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,

@@ -2,14 +2,18 @@
 //!
 //! All unsafe code of phasor lives in [`sys`]. [`ring`] is a safe, completion-based socket layer over it
 //! that the client's driver and the built-in server share; [`driver`] joins an engine to a ring;
-//! [`barrier`] is where shards meet at the edges of phases. No rule about requests stands here.
+//! [`barrier`] is where shards meet at the edges of phases; [`sources`] are the addresses that connections
+//! come from. No rule about requests stands here.
 
 pub mod barrier;
 pub mod driver;
-mod meter;
+pub mod meter;
 pub mod ring;
+pub mod sources;
 #[expect(unsafe_code, reason = "the one place that talks to the kernel's shared memory")]
 pub mod sys;
+
+pub use self::meter::spin_window_after;
 
 use crate::measure::Cost;
 use crate::shard::driver::Driver;

@@ -164,7 +164,7 @@ fn a_ring_that_sends_and_receives_allocates_nothing() {
             }
             ring.enter(Wait::AtMost(Nanos::from_micros(500))).unwrap();
             ring.reap(&clock, 128, |_, event| match event {
-                Event::Received { socket, bytes } => {
+                Event::Received { socket, bytes, .. } => {
                     let missing = &mut missing[socket.index as usize];
                     *missing -= bytes.len();
                     if *missing == 0 {

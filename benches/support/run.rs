@@ -5,6 +5,7 @@ use phasor::run::cores::{CoreRequest, assign, available};
 use phasor::run::progress::Ui;
 use phasor::run::{RunOptions, conduct};
 use phasor::shard::driver::Idle;
+use phasor::shard::sources::Sources;
 use phasor::time::Clock;
 use serde_json::Value;
 use std::path::Path;
@@ -22,6 +23,8 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
     let options = RunOptions {
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
+        sources: Sources::default(),
+        calibration: None,
         ui: Ui::None,
         directory: directory.to_owned(),
         cli_command: "bench".to_owned(),

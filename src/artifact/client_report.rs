@@ -48,6 +48,9 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
     members.extend(proof(phase));
     members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming));
+    if let Some(calibration) = &run.calibration {
+        members.insert("calibration".to_owned(), calibration.json(run, phase));
+    }
     Json::Object(members)
 }
 
@@ -64,6 +67,7 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     add("failed", json!(counts.failed));
     add("cancelled", json!(counts.cancelled));
     add("abandoned", json!(counts.abandoned));
+    add("client_errors", client_errors(tallies));
     if let Some(lateness) = PhaseTally::pooled_lateness(tallies.iter().copied()) {
         add("lateness_ns", late(&lateness));
     }
@@ -92,6 +96,18 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     add("request_body_bytes", json!(counts.request_body_bytes));
     add("reply_body_bytes", json!(counts.reply_body_bytes));
     members
+}
+
+/// Failures that are the client's own fault, by the name of the limit they met.
+fn client_errors(tallies: &[&PhaseTally]) -> Json {
+    let mut counts = Map::new();
+    for group in PhaseTally::pooled_errors(tallies.iter().copied()) {
+        if let Some(name) = group.failure.client_error() {
+            let before = counts.get(name).and_then(Json::as_u64).unwrap_or(0);
+            counts.insert(name.to_owned(), json!(before + group.count));
+        }
+    }
+    Json::Object(counts)
 }
 
 fn late(lateness: &Lateness) -> Json {

@@ -27,6 +27,8 @@ pub(crate) enum Fate {
     Gone,
     /// It may carry the next exchange.
     Keep,
+    /// It is closed, and the client's own limit is to blame: the next request would fail at once, too.
+    Starved,
 }
 
 /// Error number for "too many open files", used when the engine's own table of connections is full.
@@ -50,6 +52,7 @@ impl Engine {
                 connection.record.connect = Some((started, now));
                 self.send(id.index);
             }
+            Err(errno) if Failure::is_client_limit(errno) => self.fail_starved(id.index, now, errno),
             Err(errno) => {
                 let url = self.plan.urls.get(usize::from(connection.url));
                 let (host, port) = url.map_or(("", 0), |url| (url.host.as_str(), url.port));
@@ -113,6 +116,10 @@ impl Engine {
             // The peer has gone. It may have answered before it went, and then the answer comes first: the
             // end of the stream, which follows, decides.
             Err(EPIPE | ECONNRESET) => connection.record.first_byte_written = None,
+            Err(errno) if Failure::is_client_limit(errno) => {
+                connection.record.first_byte_written = None;
+                self.fail_starved(id.index, now, errno);
+            }
             Err(errno) => {
                 connection.record.first_byte_written = None;
                 let started = connection.record.headers.is_some();
@@ -272,6 +279,13 @@ impl Engine {
         self.finish(slot, now, Outcome::Failed(Box::new(failure)), Fate::Close);
     }
 
+    /// The client ran out of ports, descriptors or memory: not the server's fault.
+    fn fail_starved(&mut self, slot: u32, now: Stamp, errno: i32) {
+        self.connections.at(slot).record.ended = now;
+        let outcome = Outcome::Failed(Box::new(Failure::client_socket(errno)));
+        self.finish(slot, now, outcome, Fate::Starved);
+    }
+
     /// Ends the exchange of `slot`: counts it, keeps or closes its connection, and lets a closed loop send
     /// the next request.
     pub(crate) fn finish(&mut self, slot: u32, now: Stamp, outcome: Outcome, fate: Fate) {
@@ -283,7 +297,7 @@ impl Engine {
         let Some(position) = self.position(record.phase) else { return };
         self.cancel_links.remove(&mut self.live[position].cancels, slot);
         match fate {
-            Fate::Close => self.close(slot),
+            Fate::Close | Fate::Starved => self.close(slot),
             Fate::Gone => self.connections.free(slot),
             Fate::Keep => self.connections.put_idle(slot, now),
         }
@@ -296,7 +310,7 @@ impl Engine {
         }
         match fate {
             // Without a socket the next request would fail at once, and so on: it waits for the next turn.
-            Fate::Gone => self.live[position].blocked = true,
+            Fate::Gone | Fate::Starved => self.live[position].blocked = true,
             Fate::Close | Fate::Keep => self.refill(position, now),
         }
     }

@@ -59,6 +59,10 @@ pub struct Counts {
     pub request_body_bytes: u64,
     /// Decoded bytes of reply bodies, of all requests that left a record.
     pub reply_body_bytes: u64,
+    /// Messages of any kind, of all requests that left a record.
+    pub messages: u64,
+    /// Reads that brought bytes of a body, of all requests that left a record.
+    pub body_reads: u64,
     /// Good requests whose prompt the server counted.
     pub isl_by_usage: u64,
     /// Good requests whose prompt was counted by the dataset's rule.
@@ -107,6 +111,8 @@ impl Counts {
             abandoned,
             request_body_bytes,
             reply_body_bytes,
+            messages,
+            body_reads,
             isl_by_usage,
             isl_by_rule,
             osl_by_usage,
@@ -124,6 +130,8 @@ impl Counts {
         self.abandoned += abandoned;
         self.request_body_bytes += request_body_bytes;
         self.reply_body_bytes += reply_body_bytes;
+        self.messages += messages;
+        self.body_reads += body_reads;
         self.isl_by_usage += isl_by_usage;
         self.isl_by_rule += isl_by_rule;
         self.osl_by_usage += osl_by_usage;
@@ -323,6 +331,8 @@ impl PhaseTally {
         }
         self.counts.request_body_bytes += record.request_body_bytes;
         self.counts.reply_body_bytes += record.body_bytes;
+        self.counts.messages += u64::from(record.messages);
+        self.counts.body_reads += u64::from(record.body_reads);
         self.latencies.record(record);
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);

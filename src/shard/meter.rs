@@ -116,6 +116,15 @@ impl Meter {
     }
 }
 
+/// The spin window of a shard that woke up this late after each of its last waits, in their order.
+pub fn spin_window_after(errors: &[Nanos]) -> Nanos {
+    let mut meter = Meter::new(0, Stamp::ORIGIN);
+    for error in errors {
+        meter.learn_wake_error(Stamp::ORIGIN.plus(*error), Stamp::ORIGIN);
+    }
+    meter.spin_window()
+}
+
 /// Length of the ticks in which the kernel counts stolen time.
 const TICK_MS: u64 = 10;
 

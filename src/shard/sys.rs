@@ -43,6 +43,29 @@ pub fn set_timer_slack(slack: Nanos) -> io::Result<()> {
     }
 }
 
+/// Lets a bind to port 0 leave the choice of the port to the connect that follows, which can then give the
+/// same port to connections of different destinations.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(super) fn set_bind_address_no_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let bytes = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: the kernel reads `bytes` bytes of `on`, which lives until the call returns; the descriptor is
+    // borrowed and open.
+    // JUSTIFICATION: no safe crate in use sets this option.
+    let refused = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            bytes,
+        )
+    };
+    if refused == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The one group of provided buffers of a ring.
 const BUFFER_GROUP: u16 = 0;
 

@@ -1,5 +1,6 @@
 //! Runs made of seeded synthetic records.
 
+use phasor::artifact::calibration::Calibration;
 use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport};
 use phasor::config::{
     Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, StopRules, Url,
@@ -42,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) varied_usage: bool,
     /// The last phase was cut.
     pub(crate) interrupted: bool,
+    /// What the machine can do.
+    pub(crate) calibration: Option<Calibration>,
 }
 
 impl Default for Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             failed_percent: 5,
             varied_usage: true,
             interrupted: false,
+            calibration: None,
         }
     }
 }
@@ -223,6 +227,7 @@ impl Synthetic {
             phases: self.phases,
             interrupted: self.options.interrupted,
             records_lost: 0,
+            calibration: self.options.calibration,
             shards: costs(self.options.shards),
         };
         phasor::artifact::write_results(directory, &run)
