@@ -131,7 +131,7 @@ fn synthetic_spec(config: &Config, made: &meant::SyntheticDataset) -> Result<Syn
                 PrefixSpec::Shared { system_length, user_context_length }
             }
         }),
-        cache_bust: cache_bust(&prompts.cache_bust)?,
+        cache_bust: cache_bust(prompts.cache_bust)?,
         ..SyntheticSpec::new(
             dataset.entries.unwrap_or(meant::Dataset::ENTRIES),
             distribution(&prompts.isl),
@@ -178,7 +178,7 @@ fn corpus(corpus: Option<meant::Corpus>) -> Corpus {
     }
 }
 
-fn cache_bust(target: &meant::CacheBust) -> Result<CacheBust, DatasetError> {
+fn cache_bust(target: meant::CacheBust) -> Result<CacheBust, DatasetError> {
     match target {
         meant::CacheBust::FirstTurnPrefix => Ok(CacheBust::FirstTurnPrefix),
         meant::CacheBust::FirstTurnSuffix => Ok(CacheBust::FirstTurnSuffix),
