@@ -25,9 +25,13 @@ use crate::engine::Engine;
 use crate::engine::EngineOptions;
 use crate::measure::Judgement;
 use crate::measure::PhaseTally;
+use crate::plan;
+use crate::plan::GivenUp;
 use crate::plan::PHASES_MAX;
 use crate::plan::Plan;
+use crate::plan::PlanError;
 use crate::plan::Shared;
+use crate::plan::Tuning;
 use crate::run::cores::Cores;
 use crate::run::progress::Display;
 use crate::run::progress::Ui;
@@ -73,6 +77,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct RunOptions {
     /// The cores given out.
     pub cores: Cores,
+    /// What the environment and the command line say about the plan.
+    pub tuning: Tuning,
     /// What a shard does while it has nothing to do; absent: it spins if its core is its own.
     pub idle: Option<Idle>,
     /// Progress on stderr.
@@ -133,6 +139,9 @@ pub enum RunError {
     /// What requests are to be held against makes no sense.
     #[error(transparent)]
     Judgement(#[from] crate::measure::judgement::JudgementError),
+    /// The phases cannot be planned for the dataset.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// More phases than fit.
     #[error("{count} phases are more than the {PHASES_MAX} that one run can have: split the workflow")]
     TooManyPhases {
@@ -150,7 +159,8 @@ pub fn conduct(
     if config.phases.len() > PHASES_MAX {
         return Err(RunError::TooManyPhases { count: config.phases.len() });
     }
-    let plan = Arc::new(Plan::new(config, dataset.rows().len(), fastrand::u64(..)));
+    let script = Arc::new(plan::script_of(dataset));
+    let plan = Arc::new(Plan::for_script(config, &script, fastrand::u64(..), &options.tuning)?);
     let addresses = resolve(config)?;
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
     let ends = if options.server_inside { 2 } else { 1 };
@@ -260,6 +270,7 @@ fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
 /// The shards of a run.
 #[derive(Debug)]
 struct Team {
+    shared: Arc<Shared>,
     running: Vec<shard::Running>,
     messages: mpsc::Receiver<Message>,
     gauges: Vec<Arc<Gauges>>,
@@ -291,7 +302,8 @@ impl Team {
         let (sender, messages) = mpsc::channel();
         let per_shard = connections_per_shard(plan, shards, connections);
         let idle = options.idle.unwrap_or(if options.cores.own { Idle::Spin } else { Idle::Sleep });
-        let mut team = Self { running: Vec::new(), messages, gauges: Vec::new() };
+        let mut team =
+            Self { shared: Arc::clone(&shared), running: Vec::new(), messages, gauges: Vec::new() };
         for ((number, cpu), port) in (0_u16..).zip(options.cores.shards.iter().copied()).zip(ports) {
             let engine = Engine::new(EngineOptions {
                 plan: Arc::clone(plan),
@@ -399,8 +411,25 @@ impl Team {
         gathered.phases.sort_by_key(|phase| phase.index);
         gathered.shards.sort_by_key(|shard| shard.shard);
         gathered.interrupted = options.interrupt.load(Relaxed);
+        if let Some(given_up) = self.shared.given_up() {
+            gathered.interrupted = true;
+            gathered.faults.extend(given_up_text(plan, given_up));
+        }
         (gathered, display.into_log())
     }
+}
+
+/// Why the run was given up.
+fn given_up_text(plan: &Plan, given_up: GivenUp) -> Option<String> {
+    let phase = plan.phase(given_up.phase)?;
+    Some(format!(
+        "the run was given up in phase `{}`: {} of {} requests failed, more than its \
+         `failed_request_threshold` of {} allows",
+        phase.name,
+        given_up.failed,
+        given_up.ended,
+        phase.failed_request_threshold.unwrap_or_default()
+    ))
 }
 
 fn show_complete(display: &mut Display, plan: &Plan, finished: &FinishedPhase) {

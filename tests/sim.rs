@@ -7,7 +7,7 @@
 mod world;
 
 use phasor::measure::Outcome;
-use phasor::schedule::{PoissonArrivals, Share};
+use phasor::schedule::{Gaps, PacedArrivals, Share};
 use phasor::time::{Nanos, Stamp};
 use world::{Faults, PhaseWords, Simulation, check_totals, concurrency, poisson, run};
 
@@ -15,6 +15,11 @@ use world::{Faults, PhaseWords, Simulation, check_totals, concurrency, poisson, 
 const CANCELLED_AT_20: [u64; 16] = [2, 3, 12, 14, 19, 27, 41, 51, 52, 55, 72, 78, 79, 89, 90, 98];
 
 const SHARDS: [u16; 3] = [1, 2, 5];
+
+/// The Poisson arrivals of seed 42.
+fn arrivals(rate_per_s: f64) -> PacedArrivals {
+    PacedArrivals::steady(42, Gaps::Exponential, rate_per_s, Share::new(0, 1))
+}
 
 #[test]
 fn a_count_is_sent_exactly_whatever_the_shards_and_the_concurrency() {
@@ -93,8 +98,7 @@ fn grace_of_one_phase_leaves_the_requests_of_the_next_alone() {
 
 #[test]
 fn arrivals_are_planned_alike_by_any_number_of_shards_and_as_the_seed_says() {
-    let planned: Vec<Nanos> =
-        PoissonArrivals::new(42, 500.0, Share::new(0, 1)).take(200).map(|arrival| arrival.offset).collect();
+    let planned: Vec<Nanos> = arrivals(500.0).take(200).map(|arrival| arrival.offset).collect();
     for shards in SHARDS {
         let outcomes = run(vec![poisson("open", 500.0, None).requests(200)]).shards(shards).run();
         check_totals(&outcomes, 1);
@@ -111,9 +115,7 @@ fn arrivals_are_planned_alike_by_any_number_of_shards_and_as_the_seed_says() {
 #[test]
 fn an_open_loop_sends_every_arrival_before_its_end_and_none_after() {
     let end = Nanos::from_millis(2_000);
-    let planned = PoissonArrivals::new(42, 300.0, Share::new(0, 1))
-        .take_while(|arrival| arrival.offset < end)
-        .count() as u64;
+    let planned = arrivals(300.0).take_while(|arrival| arrival.offset < end).count() as u64;
     for shards in SHARDS {
         let outcomes = run(vec![poisson("open", 300.0, None).millis(2_000)]).shards(shards).run();
         check_totals(&outcomes, 1);
@@ -272,9 +274,8 @@ fn arrivals_at_the_cap_are_dropped_counted_and_only_when_the_whole_process_is_fu
         let counts = *outcomes.phase(0).tally.counts();
         assert_eq!(outcomes.in_flight_max, 5, "{shards} shards");
         assert!(counts.dropped_at_capacity > 0);
-        let planned = PoissonArrivals::new(42, 2_000.0, Share::new(0, 1))
-            .take_while(|arrival| arrival.offset < Nanos::from_millis(1_000))
-            .count() as u64;
+        let planned =
+            arrivals(2_000.0).take_while(|arrival| arrival.offset < Nanos::from_millis(1_000)).count() as u64;
         assert_eq!(counts.planned(), planned, "planned = sent + dropped");
         let numbers: Vec<u64> = outcomes.phase(0).records.iter().map(|record| record.number).collect();
         assert_eq!(numbers, (0..counts.sent).collect::<Vec<_>>(), "numbers have no gap");
