@@ -3,6 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "sim/loads.rs"]
+mod loads;
+#[path = "sim/turns.rs"]
+mod turns;
 #[path = "sim/world.rs"]
 mod world;
 

@@ -11,7 +11,7 @@ use phasor::dataset::{Dataset, Row};
 use phasor::engine::{Action, ConnectionId, Engine, EngineOptions, PhaseEvent};
 use phasor::measure::{Outcome, PhaseTally, Record, RecordBatch};
 use phasor::plan::{Plan, Shared, Tuning};
-use phasor::schedule::{Script, Share, Turn};
+use phasor::schedule::{Intensity, Rates, Script, Share, Turn};
 use phasor::shard::barrier::Barrier;
 use phasor::time::{Nanos, Stamp};
 use std::cmp::Reverse;
@@ -53,6 +53,18 @@ pub(crate) fn schedule(name: &str, concurrency: Option<u32>) -> Phase {
 
 pub(crate) fn ramp(millis: u64, strategy: RampStrategy) -> Option<Ramp> {
     Some(Ramp { duration: Nanos::from_millis(millis), strategy })
+}
+
+/// How many arrivals an open loop without a cap intends by its duration.
+pub(crate) fn arrivals_of(phase: &Phase) -> f64 {
+    let rates = Rates {
+        target_per_s: phase.load.rate_per_s().unwrap(),
+        ramp: phase.rate_ramp,
+        ramp_step: Tuning::default().ramp_step,
+        series: &phase.rate_series,
+        seed: 42,
+    };
+    Intensity::new(&rates).unwrap().count(phase.stop.duration.unwrap().as_secs_f64())
 }
 
 /// A turn that follows so many milliseconds after the one before.
@@ -232,6 +244,8 @@ pub(crate) struct Outcomes {
     pub(crate) given_up: bool,
     /// Requests by session, with the connection that each was sent on: shard, slot and life.
     pub(crate) sent_on: Vec<(u128, (u16, u32, u32))>,
+    /// Requests by session, with the URL that each went to.
+    pub(crate) urls: Vec<(u128, u16)>,
     /// Most requests without content at once.
     pub(crate) prefill_max: u64,
 }
@@ -378,6 +392,7 @@ impl Simulation {
                 gaps: Vec::new(),
                 given_up: false,
                 sent_on: Vec::new(),
+                urls: Vec::new(),
                 prefill_max: 0,
             },
             shared: Arc::clone(&shared),
@@ -495,6 +510,7 @@ impl World {
                         self.outcomes.sends_after_close += 1;
                     }
                     self.outcomes.server_requests += 1;
+                    self.outcomes.urls.push((send.correlation_id, send.url));
                     self.outcomes.sent_on.push((send.correlation_id, key(shard, send.connection)));
                     self.schedule(Nanos::from_micros(5), shard, send.connection, Happening::Sent);
                     self.answer(shard, send.connection);
