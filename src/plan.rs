@@ -28,6 +28,7 @@ use crate::schedule::Rates;
 use crate::schedule::ScheduledArrivals;
 use crate::schedule::Script;
 use crate::schedule::Share;
+use crate::schedule::Turn;
 use crate::schedule::UserArrivals;
 use crate::schedule::users::population_size;
 use crate::time::Nanos;
@@ -179,21 +180,38 @@ pub struct PhasePlan {
 
 impl Plan {
     /// Plans a config for a dataset of `rows` conversations of one turn. `fallback_seed` seeds the streams
-    /// of a config without a seed.
-    ///
-    /// # Panics
-    /// When the config has a phase of type `fixed_schedule`, for which rows without times will not do: see
-    /// [`Plan::for_script`].
+    /// of a config without a seed. The rows have no times of their own: a fixed schedule sends all of them at
+    /// its start.
     pub fn new(config: &Config, rows: usize, fallback_seed: u64) -> Self {
-        let script = Arc::new(Script::single(rows));
-        match Self::for_script(config, &script, fallback_seed, &Tuning::default()) {
+        let scheduled = config.phases.iter().any(|phase| matches!(phase.load, Load::FixedSchedule { .. }));
+        let at_once: &[Turn] = &[Turn { at: Some(Nanos::ZERO), delay: None }];
+        let script = if scheduled { Script::new(vec![at_once; rows.max(1)]) } else { Script::single(rows) };
+        match Self::drawn_up(config, &Arc::new(script), fallback_seed, &Tuning::default()) {
             Ok(plan) => plan,
+            // Every row has a time, and nothing else can be wrong.
             Err(error) => panic!("{error}"),
         }
     }
 
     /// Plans a config for the conversations of `script`.
     pub fn for_script(
+        config: &Config,
+        script: &Arc<Script>,
+        fallback_seed: u64,
+        tuning: &Tuning,
+    ) -> Result<Self, PlanError> {
+        let plan = Self::drawn_up(config, script, fallback_seed, tuning)?;
+        let empty = plan
+            .phases
+            .iter()
+            .find(|phase| matches!(phase.load, Load::FixedSchedule { .. }) && phase.schedule.is_empty());
+        match empty {
+            None => Ok(plan),
+            Some(phase) => Err(PlanError::NothingScheduled { phase: phase.name.clone() }),
+        }
+    }
+
+    fn drawn_up(
         config: &Config,
         script: &Arc<Script>,
         fallback_seed: u64,
@@ -429,9 +447,7 @@ fn entries(
     }
     // Stable: entries of one time keep the order of the dataset.
     entries.sort_by_key(|entry| entry.offset);
-    let Some(earliest) = entries.first().map(|entry| entry.offset) else {
-        return Err(PlanError::NothingScheduled { phase: phase.to_owned() });
-    };
+    let earliest = entries.first().map_or(Nanos::ZERO, |entry| entry.offset);
     let zero = if auto_offset { earliest } else { start.unwrap_or(Nanos::ZERO) };
     for entry in &mut entries {
         entry.offset = Nanos(entry.offset.0.saturating_sub(zero.0));
@@ -445,5 +461,68 @@ impl PhasePlan {
         let first = self.schedule.first();
         let at = first.and_then(|entry| script.turn(script.rows(entry.conversation).start).at);
         first.zip(at).map_or(Nanos::ZERO, |(entry, at)| Nanos(at.0.saturating_sub(entry.offset.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Dataset as DatasetConfig;
+    use crate::config::Endpoint;
+
+    fn plan(phase: Phase, script: Script) -> Result<Plan, PlanError> {
+        let dataset = DatasetConfig::synthetic(1, 1, None);
+        let config = Config::new("m", Endpoint::new(Vec::new()), dataset, vec![phase]);
+        Plan::for_script(&config, &Arc::new(script), 1, &Tuning::default())
+    }
+
+    fn schedule(start_offset_ms: Option<u64>) -> Phase {
+        let load = Load::FixedSchedule {
+            auto_offset: start_offset_ms.is_none(),
+            start_offset_ms,
+            end_offset_ms: None,
+            concurrency: None,
+        };
+        Phase::new("trace", PhaseKind::Profiling, load)
+    }
+
+    #[test]
+    fn a_schedule_without_times_names_the_conversation_that_lacks_one() {
+        let timed: &[Turn] = &[Turn { at: Some(Nanos(5)), delay: None }];
+        let untimed: &[Turn] = &[Turn::default()];
+        let refused = plan(schedule(None), Script::new([timed, untimed]));
+        let expected = PlanError::NoTimestamp { phase: "trace".to_owned(), conversation: 2 };
+        assert_eq!(refused.err(), Some(expected));
+    }
+
+    #[test]
+    fn a_schedule_that_its_offsets_leave_empty_is_refused() {
+        let timed: &[Turn] = &[Turn { at: Some(Nanos::from_millis(5)), delay: None }];
+        let refused = plan(schedule(Some(6)), Script::new([timed]));
+        assert_eq!(refused.err(), Some(PlanError::NothingScheduled { phase: "trace".to_owned() }));
+        assert!(plan(schedule(Some(5)), Script::new([timed])).is_ok());
+    }
+
+    #[test]
+    fn times_that_are_out_of_order_are_sorted_and_equal_ones_keep_their_order() {
+        let turns =
+            [30, 10, 20, 10].map(|millis| [Turn { at: Some(Nanos::from_millis(millis)), delay: None }]);
+        let planned = plan(schedule(None), Script::new(turns.iter().map(<[Turn; 1]>::as_slice)));
+        let schedule = planned.map(|plan| plan.phases[0].schedule.to_vec());
+        let entry = |millis, conversation| Entry { offset: Nanos::from_millis(millis), conversation };
+        assert_eq!(schedule, Ok(vec![entry(0, 1), entry(0, 3), entry(10, 2), entry(20, 0)]));
+    }
+
+    #[test]
+    fn a_session_of_one_turn_is_a_request() {
+        let mut phase = Phase::new("load", PhaseKind::Profiling, Load::Concurrency { concurrency: 1 });
+        phase.stop = StopRules { requests: Some(9), sessions: Some(7), duration: None };
+        let stop = |script| plan(phase.clone(), script).map(|plan| plan.phases[0].stop);
+        assert_eq!(stop(Script::single(3)).map(|stop| (stop.requests, stop.sessions)), Ok((Some(7), None)));
+        let turns: &[Turn] = &[Turn::default(); 2];
+        assert_eq!(
+            stop(Script::new([turns])).map(|stop| (stop.requests, stop.sessions)),
+            Ok((Some(9), Some(7)))
+        );
     }
 }

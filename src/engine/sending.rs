@@ -192,7 +192,10 @@ impl Engine {
                     phase.advance();
                 }
                 // No session begins any more: the arrival is left to the next turns that come.
-                Admission::Over => phase.advance(),
+                Admission::Over => {
+                    phase.held = false;
+                    phase.advance();
+                }
             }
         }
     }

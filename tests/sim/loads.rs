@@ -55,7 +55,7 @@ fn a_rate_ramp_delivers_its_integral_for_any_law_strategy_and_number_of_shards()
         for phase in
             [constant("even", 200.0, None), poisson("random", 200.0, None), gamma("bursty", 200.0, 0.5, None)]
         {
-            let phase = phase.millis(20_000).change(|phase| phase.rate_ramp = ramp(10_000, strategy));
+            let phase = phase.millis(20_000).change(|phase| phase.rate_ramp = Some(ramp(10_000, strategy)));
             let whole = run(vec![phase.clone()]).run();
             check_totals(&whole, 1);
             let sent = whole.phase(0).tally.counts().sent;
@@ -75,7 +75,7 @@ fn a_rate_ramp_delivers_its_integral_for_any_law_strategy_and_number_of_shards()
 fn a_ramp_longer_than_its_phase_ends_early() {
     let phase = constant("even", 100.0, None)
         .millis(5_000)
-        .change(|phase| phase.rate_ramp = ramp(10_000, RampStrategy::Linear));
+        .change(|phase| phase.rate_ramp = Some(ramp(10_000, RampStrategy::Linear)));
     let outcomes = run(vec![phase]).run();
     check_totals(&outcomes, 1);
     // From 1 per second to 50.5 per second: the integral is 128.75.
@@ -92,12 +92,12 @@ fn a_series_of_rates_is_followed() {
     check_totals(&outcomes, 1);
     let due = planned(outcomes.phase(0));
     let between = |from: u64, to: u64| {
-        due.iter().filter(|due| (Nanos::from_millis(from)..Nanos::from_millis(to)).contains(due)).count()
-            as i64
+        let span = Nanos::from_millis(from)..Nanos::from_millis(to);
+        due.iter().filter(|due| span.contains(due)).count()
     };
     for (from, to, count) in [(0, 2_000, 110), (2_000, 4_000, 200), (4_000, 5_000, 50), (5_000, 8_000, 3)] {
         let sent = between(from, to);
-        assert!((sent - count).abs() <= 1, "{sent} of {count} between {from} and {to} ms");
+        assert!(sent.abs_diff(count) <= 1, "{sent} of {count} between {from} and {to} ms");
     }
 }
 
@@ -106,7 +106,7 @@ fn slots_of_a_closed_loop_open_when_the_ramp_says() {
     for shards in SHARDS {
         let phase = concurrency("rise", 11)
             .millis(2_000)
-            .change(|phase| phase.concurrency_ramp = ramp(1_000, RampStrategy::Linear));
+            .change(|phase| phase.concurrency_ramp = Some(ramp(1_000, RampStrategy::Linear)));
         let outcomes = run(vec![phase]).shards(shards).with(|sim| sim.ttft = Nanos::from_millis(5_000)).run();
         check_totals(&outcomes, 1);
         // No reply comes before the end of the ramp: each request is the first of its slot.
@@ -121,7 +121,7 @@ fn a_concurrency_ramp_of_any_strategy_ends_at_its_target() {
         for shards in SHARDS {
             let phase = concurrency("rise", 30)
                 .millis(3_000)
-                .change(|phase| phase.concurrency_ramp = ramp(1_000, strategy));
+                .change(|phase| phase.concurrency_ramp = Some(ramp(1_000, strategy)));
             let outcomes = run(vec![phase]).shards(shards).run();
             check_totals(&outcomes, 1);
             assert_eq!(outcomes.in_flight_max, 30, "{strategy:?}, {shards} shards");
@@ -141,7 +141,7 @@ fn the_cap_of_an_open_loop_rises_with_its_ramp() {
     for shards in SHARDS {
         let phase = constant("capped", 1_000.0, Some(10))
             .millis(1_000)
-            .change(|phase| phase.concurrency_ramp = ramp(900, RampStrategy::Linear));
+            .change(|phase| phase.concurrency_ramp = Some(ramp(900, RampStrategy::Linear)));
         let outcomes = run(vec![phase]).shards(shards).with(|sim| sim.ttft = Nanos::from_millis(5_000)).run();
         check_totals(&outcomes, 1);
         let counts = *outcomes.phase(0).tally.counts();
@@ -185,7 +185,7 @@ fn a_prefill_ramp_rises_from_one() {
     let phase = concurrency("rise", 40)
         .millis(2_000)
         .prefill(8)
-        .change(|phase| phase.prefill_ramp = ramp(700, RampStrategy::Linear));
+        .change(|phase| phase.prefill_ramp = Some(ramp(700, RampStrategy::Linear)));
     let outcomes = run(vec![phase]).shards(2).with(|sim| sim.ttft = Nanos::from_millis(50)).run();
     check_totals(&outcomes, 1);
     assert_eq!(outcomes.prefill_max, 8);

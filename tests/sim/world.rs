@@ -51,8 +51,8 @@ pub(crate) fn schedule(name: &str, concurrency: Option<u32>) -> Phase {
     phase(name, load)
 }
 
-pub(crate) fn ramp(millis: u64, strategy: RampStrategy) -> Option<Ramp> {
-    Some(Ramp { duration: Nanos::from_millis(millis), strategy })
+pub(crate) fn ramp(millis: u64, strategy: RampStrategy) -> Ramp {
+    Ramp { duration: Nanos::from_millis(millis), strategy }
 }
 
 /// How many arrivals an open loop without a cap intends by its duration.
