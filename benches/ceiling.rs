@@ -185,6 +185,7 @@ fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Measur
     let directory = tempfile::tempdir().unwrap();
     let request = CoreRequest { shards: Some(1), cpus: Some(vec![client]), mock: false };
     let options = RunOptions {
+        tuning: phasor::plan::Tuning::default(),
         cores: assign(&request, &available().unwrap(), 1).unwrap(),
         idle: Some(Idle::Sleep),
         sources: Sources::default(),

@@ -24,7 +24,7 @@ mod spread;
 use logs::{Arrival, arrivals, request_id};
 use phasor::mock::{Mock, MockOptions, Writes};
 use phasor::run::cores::available;
-use phasor::schedule::{PoissonArrivals, Share};
+use phasor::schedule::{Gaps, PacedArrivals, Share};
 use phasor::shard::driver::Idle;
 use phasor::time::Nanos;
 use records::{records, time_ns};
@@ -122,7 +122,7 @@ fn measure(scenario: Scenario, client: usize, server: Option<usize>) -> Measured
     let report = run(&yaml, &[client], Some(idle), directory.path());
     mock.stop().unwrap();
 
-    let planned = PoissonArrivals::new(SEED, f64::from(rate_per_s), Share::new(0, 1))
+    let planned = PacedArrivals::steady(SEED, Gaps::Exponential, f64::from(rate_per_s), Share::new(0, 1))
         .take_while(|arrival| arrival.offset < length)
         .count();
     let delivered = number(&report, "/phases/0/sent");

@@ -16,6 +16,8 @@ mod chain;
 mod connection;
 mod exchange;
 mod phase;
+mod sending;
+mod sessions;
 mod warm_up;
 
 pub use connection::ConnectionId;
@@ -25,10 +27,10 @@ use crate::dataset::Dataset;
 use crate::engine::chain::{Chain, Links};
 use crate::engine::connection::{Connections, State};
 use crate::engine::exchange::Fate;
-use crate::engine::phase::{LivePhase, PhaseState, Source};
-use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch, tally};
+use crate::engine::phase::{LivePhase, PhaseState};
+use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
-use crate::schedule::Share;
+use crate::schedule::{Cursor, Share};
 use crate::time::{Nanos, Stamp};
 use crate::wire::RequestTemplate;
 use std::collections::VecDeque;
@@ -129,6 +131,8 @@ pub struct Engine {
     age_links: Links,
     cancel_links: Links,
     live: Vec<LivePhase>,
+    /// Which conversation a new session takes.
+    cursor: Cursor,
     actions: VecDeque<Action>,
     /// Connections whose requests were polled and not handed to the kernel yet.
     polled: Vec<ConnectionId>,
@@ -151,6 +155,7 @@ impl Engine {
                 .map(|url| RequestTemplate::new(url, options.plan.streaming))
                 .collect(),
             connections: Connections::new(options.plan.urls.len(), options.connections_max),
+            cursor: options.plan.cursor(),
             plan: options.plan,
             shared: options.shared,
             dataset: options.dataset,
@@ -182,10 +187,11 @@ impl Engine {
     /// Begins phase `index` of the plan, which starts at `start.at`. Phases are begun in order; the one
     /// before must have stopped sending (seamless) or closed.
     pub fn begin_phase(&mut self, index: u16, start: PhaseStart) {
-        let Some(plan) = self.plan.phase(index) else { return };
         debug_assert!(self.live.iter().all(|phase| phase.state >= PhaseState::Draining));
         let tally = PhaseTally::judged(self.samples_max, Arc::clone(&self.judgement));
-        let mut phase = LivePhase::new(plan.clone(), start, self.share, tally);
+        let before = self.shared.sessions_before(index);
+        let phase = LivePhase::new(index, &self.plan, start, self.share, before, tally);
+        let Some(mut phase) = phase else { return };
         if self.interrupted {
             phase.state = PhaseState::Closed;
             phase.sending_ended = start.at;
@@ -240,7 +246,8 @@ impl Engine {
             match phase.state {
                 PhaseState::Waiting => consider(Some(phase.start.at)),
                 PhaseState::Sending => {
-                    consider(phase.next_arrival().map(|arrival| phase.start.at.plus(arrival.offset)));
+                    // What waits for a slot is past its time and must not keep the shard from waiting.
+                    consider(phase.next_due().filter(|_| !phase.held));
                     consider(phase.sending_end());
                     consider(phase.blocked.then(|| self.now.plus(BLOCKED_RETRY)));
                 }
@@ -267,9 +274,7 @@ impl Engine {
             .iter()
             .filter_map(|phase| match phase.state {
                 PhaseState::Waiting => Some(phase.start.at),
-                PhaseState::Sending => {
-                    phase.next_arrival().map(|arrival| phase.start.at.plus(arrival.offset))
-                }
+                PhaseState::Sending => phase.next_due().filter(|_| !phase.held),
                 PhaseState::Draining | PhaseState::Closed => None,
             })
             .min()
@@ -317,6 +322,12 @@ impl Engine {
         Arc::clone(self.dataset.block())
     }
 
+    /// Whether the run has been given up because too many requests of a phase failed. The caller then
+    /// interrupts it.
+    pub fn is_given_up(&self) -> bool {
+        self.shared.given_up().is_some()
+    }
+
     /// Requests in flight on this shard.
     pub fn in_flight(&self) -> u64 {
         self.live.iter().map(|phase| u64::from(phase.in_flight)).sum()
@@ -348,135 +359,6 @@ impl Engine {
     pub fn close_idle(&mut self) {
         while let Some((slot, _)) = self.connections.oldest_idle() {
             self.close(slot);
-        }
-    }
-
-    fn advance_phase(&mut self, position: usize, now: Stamp) {
-        let phase = &mut self.live[position];
-        if phase.state == PhaseState::Waiting && now >= phase.start.at {
-            phase.state = PhaseState::Sending;
-        }
-        if phase.state == PhaseState::Sending {
-            match phase.source {
-                Source::Closed { .. } => self.fill_slots(position, now),
-                Source::Open { .. } => self.send_due_arrivals(position, now),
-            }
-            self.check_sending_end(position, now);
-        }
-        let phase = &self.live[position];
-        if phase.state == PhaseState::Draining && phase.deadline().is_some_and(|deadline| now >= deadline) {
-            self.abandon_in_flight(position, now);
-        }
-    }
-
-    /// Closed loop: every free slot sends.
-    fn fill_slots(&mut self, position: usize, now: Stamp) {
-        loop {
-            let phase = &mut self.live[position];
-            phase.blocked = false;
-            let past_end = phase.sending_end().is_some_and(|end| now >= end);
-            let Source::Closed { free } = &mut phase.source else { return };
-            if phase.state != PhaseState::Sending || *free == 0 || past_end {
-                return;
-            }
-            if !self.connections.has_room() {
-                // Closing connections hold the table's last slots; they are gone in a moment.
-                phase.blocked = true;
-                return;
-            }
-            if phase.plan.counted && !self.shared.in_flight.enter(phase.plan.in_flight_max) {
-                phase.blocked = true;
-                return;
-            }
-            let ticket = self.shared.ticket(phase.plan.index);
-            let Some(number) = ticket.take(phase.plan.stop.requests) else {
-                if phase.plan.counted {
-                    self.shared.in_flight.leave();
-                }
-                return;
-            };
-            *free -= 1;
-            self.issue(position, now, now, number);
-        }
-    }
-
-    /// Open loop: every arrival that is due is sent, in order, however late; nothing is forgotten.
-    fn send_due_arrivals(&mut self, position: usize, now: Stamp) {
-        for _ in 0..ISSUE_BATCH {
-            let phase = &mut self.live[position];
-            let Some(arrival) = phase.next_arrival() else { return };
-            let due = phase.start.at.plus(arrival.offset);
-            if due > now {
-                return;
-            }
-            let past_end = phase.sending_end().is_some_and(|end| now >= end);
-            if past_end && now.since(due) > LATE_AT_END_MAX {
-                phase.tally.dropped(tally::Drop::Late);
-                phase.advance();
-                continue;
-            }
-            let by_ticket = phase.plan.numbered_by_ticket();
-            if phase.plan.counted && !self.shared.in_flight.enter(phase.plan.in_flight_max) {
-                // Beyond the count nothing is planned: such an arrival is not a lost one.
-                if !self.shared.ticket(phase.plan.index).exhausted(phase.plan.stop.requests) {
-                    phase.tally.dropped(tally::Drop::AtCapacity);
-                }
-                phase.advance();
-                continue;
-            }
-            let number = if by_ticket {
-                self.shared.ticket(phase.plan.index).take(phase.plan.stop.requests)
-            } else {
-                Some(arrival.index)
-            };
-            let Some(number) = number else {
-                if phase.plan.counted {
-                    self.shared.in_flight.leave();
-                }
-                return;
-            };
-            phase.advance();
-            self.issue(position, now, due, number);
-        }
-    }
-
-    fn check_sending_end(&mut self, position: usize, now: Stamp) {
-        let phase = &self.live[position];
-        let by_ticket = phase.plan.numbered_by_ticket()
-            && self.shared.ticket(phase.plan.index).exhausted(phase.plan.stop.requests);
-        if by_ticket || phase.counted_out {
-            self.end_sending(position, now, false);
-        } else if let Some(end) = phase.sending_end()
-            && now >= end
-            && phase.next_arrival().is_none()
-        {
-            self.end_sending(position, end, true);
-        }
-    }
-
-    fn end_sending(&mut self, position: usize, at: Stamp, by_time: bool) {
-        let phase = &mut self.live[position];
-        // A late client may have sent what was due before the end a little after it.
-        let at = at.max(phase.last_issued);
-        debug_assert!(phase.state < PhaseState::Draining);
-        phase.state = PhaseState::Draining;
-        phase.blocked = false;
-        phase.sending_ended = at;
-        self.events.push_back(PhaseEvent::SendingEnded {
-            phase: phase.plan.index,
-            at,
-            sent: phase.sent,
-            by_time,
-        });
-        self.close_if_drained(position, at);
-    }
-
-    fn close_if_drained(&mut self, position: usize, at: Stamp) {
-        let phase = &mut self.live[position];
-        if phase.state == PhaseState::Draining && phase.in_flight == 0 {
-            phase.state = PhaseState::Closed;
-            let at = at.max(phase.tally.last_end().unwrap_or(at));
-            self.events.push_back(PhaseEvent::Closed { phase: phase.plan.index, at });
         }
     }
 

@@ -34,9 +34,13 @@ use crate::measure::PhaseTally;
 use crate::measure::verdict;
 use crate::measure::verdict::Evidence;
 use crate::measure::verdict::LoadShape;
+use crate::plan;
+use crate::plan::GivenUp;
 use crate::plan::PHASES_MAX;
 use crate::plan::Plan;
+use crate::plan::PlanError;
 use crate::plan::Shared;
+use crate::plan::Tuning;
 use crate::run::cores::Cores;
 use crate::run::progress::Display;
 use crate::run::progress::Ui;
@@ -82,6 +86,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct RunOptions {
     /// The cores given out.
     pub cores: Cores,
+    /// What the environment and the command line say about the plan.
+    pub tuning: Tuning,
     /// What a shard does while it has nothing to do; absent: it spins if its core is its own.
     pub idle: Option<Idle>,
     /// Addresses that connections come from, in turn; empty: the kernel chooses.
@@ -151,6 +157,9 @@ pub enum RunError {
     /// What requests are to be held against makes no sense.
     #[error(transparent)]
     Judgement(#[from] crate::measure::judgement::JudgementError),
+    /// The phases cannot be planned for the dataset.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// More phases than fit.
     #[error("{count} phases are more than the {PHASES_MAX} that one run can have: split the workflow")]
     TooManyPhases {
@@ -168,7 +177,8 @@ pub fn conduct(
     if config.phases.len() > PHASES_MAX {
         return Err(RunError::TooManyPhases { count: config.phases.len() });
     }
-    let plan = Arc::new(Plan::new(config, dataset.rows().len(), fastrand::u64(..)));
+    let script = Arc::new(plan::script_of(dataset));
+    let plan = Arc::new(Plan::for_script(config, &script, fastrand::u64(..), &options.tuning)?);
     let addresses = resolve(config)?;
     ports::check(&options.sources, &addresses)?;
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
@@ -297,6 +307,7 @@ pub fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
 /// The shards of a run.
 #[derive(Debug)]
 struct Team {
+    shared: Arc<Shared>,
     running: Vec<shard::Running>,
     messages: mpsc::Receiver<Message>,
     gauges: Vec<Arc<Gauges>>,
@@ -328,7 +339,8 @@ impl Team {
         let (sender, messages) = mpsc::channel();
         let per_shard = connections_per_shard(plan, shards, connections);
         let idle = options.idle.unwrap_or(if options.cores.own { Idle::Spin } else { Idle::Sleep });
-        let mut team = Self { running: Vec::new(), messages, gauges: Vec::new() };
+        let mut team =
+            Self { shared: Arc::clone(&shared), running: Vec::new(), messages, gauges: Vec::new() };
         for ((number, cpu), port) in (0_u16..).zip(options.cores.shards.iter().copied()).zip(ports) {
             let engine = Engine::new(EngineOptions {
                 plan: Arc::clone(plan),
@@ -435,8 +447,25 @@ impl Team {
         gathered.phases.sort_by_key(|phase| phase.index);
         gathered.shards.sort_by_key(|shard| shard.shard);
         gathered.interrupted = options.interrupt.load(Relaxed);
+        if let Some(given_up) = self.shared.given_up() {
+            gathered.interrupted = true;
+            gathered.faults.extend(given_up_text(plan, given_up));
+        }
         (gathered, display.into_log())
     }
+}
+
+/// Why the run was given up.
+fn given_up_text(plan: &Plan, given_up: GivenUp) -> Option<String> {
+    let phase = plan.phase(given_up.phase)?;
+    Some(format!(
+        "the run was given up in phase `{}`: {} of {} requests failed, more than its \
+         `failed_request_threshold` of {} allows",
+        phase.name,
+        given_up.failed,
+        given_up.ended,
+        phase.failed_request_threshold.unwrap_or_default()
+    ))
 }
 
 fn show_complete(display: &mut Display, plan: &Plan, finished: &FinishedPhase) {
@@ -465,21 +494,40 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     }
     tally.settle();
     let arrivals = match phase.load {
-        // Arrivals that the cap took away leave another process behind.
-        Load::Poisson { rate_per_s, .. } if tally.counts().dropped() == 0 => {
+        // A steady rate, of which no cap and no later turn of a session made another process.
+        Load::Poisson { rate_per_s, .. }
+            if !phase.numbered_by_ticket
+                && phase.rate_ramp.is_none()
+                && phase.rate_series.is_empty()
+                && tally.counts().dropped() == 0 =>
+        {
             tally.arrivals().poisson_test(rate_per_s)
         }
-        _ => None,
+        Load::Concurrency { .. }
+        | Load::Constant { .. }
+        | Load::FixedSchedule { .. }
+        | Load::Gamma { .. }
+        | Load::Poisson { .. }
+        | Load::UserCentric { .. } => None,
     };
     let costs: Vec<Cost> = shards.iter().map(|shard| shard.cost).collect();
     let (verdict, reasons) = verdict::judge(&Evidence {
         tally: &tally,
         shape: match phase.load {
-            // A seamless start waits for the requests of the phase before.
-            Load::Concurrency { concurrency } => {
-                LoadShape::Closed { slots: (!phase.seamless).then_some(concurrency) }
-            }
-            _ => LoadShape::Open,
+            // Slots stand empty by plan while a seamless start waits for the phase before, while a limit
+            // rises, and while sessions think.
+            Load::Concurrency { concurrency } => LoadShape::Closed {
+                slots: (!phase.seamless
+                    && phase.concurrency_ramp.is_none()
+                    && !phase.prefill_counted
+                    && !plan.script.has_sessions())
+                .then_some(concurrency),
+            },
+            Load::Constant { .. }
+            | Load::FixedSchedule { .. }
+            | Load::Gamma { .. }
+            | Load::Poisson { .. }
+            | Load::UserCentric { .. } => LoadShape::Open,
         },
         sending: sending_ended.since(started),
         costs: &costs,

@@ -6,10 +6,20 @@
 
 pub mod arrivals;
 pub mod cancellation;
+pub mod cursor;
+pub mod intensity;
+pub mod ramp;
+pub mod script;
 pub mod share;
 pub mod ticket;
+pub mod users;
 
-pub use arrivals::{Arrival, PoissonArrivals};
+pub use arrivals::{Arrival, Arrivals, Entry, Gaps, PacedArrivals, PlannedSession, ScheduledArrivals};
 pub use cancellation::CancelDraws;
+pub use cursor::Cursor;
+pub use intensity::{Intensity, Rates};
+pub use ramp::CountRamp;
+pub use script::{Script, Turn};
 pub use share::Share;
 pub use ticket::{InFlight, Ticket};
+pub use users::UserArrivals;

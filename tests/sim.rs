@@ -3,18 +3,32 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "sim/loads.rs"]
+mod loads;
+#[path = "sim/turns.rs"]
+mod turns;
 #[path = "sim/world.rs"]
 mod world;
 
+use phasor::config::{Reuse, Sampling};
 use phasor::measure::Outcome;
-use phasor::schedule::{PoissonArrivals, Share};
+use phasor::plan::AtCapacity;
+use phasor::schedule::{Gaps, PacedArrivals, Share, Turn};
 use phasor::time::{Nanos, Stamp};
-use world::{Faults, PhaseWords, Simulation, check_totals, concurrency, poisson, run};
+use world::{
+    Faults, PhaseWords, Simulation, after, at, check_totals, concurrency, constant, gamma, poisson, ramp,
+    run, schedule, users,
+};
 
 /// AIPerf's choice of cancelled requests for seed 42 at 20 %.
 const CANCELLED_AT_20: [u64; 16] = [2, 3, 12, 14, 19, 27, 41, 51, 52, 55, 72, 78, 79, 89, 90, 98];
 
 const SHARDS: [u16; 3] = [1, 2, 5];
+
+/// The Poisson arrivals of seed 42.
+fn arrivals(rate_per_s: f64) -> PacedArrivals {
+    PacedArrivals::steady(42, Gaps::Exponential, rate_per_s, Share::new(0, 1))
+}
 
 #[test]
 fn a_count_is_sent_exactly_whatever_the_shards_and_the_concurrency() {
@@ -93,8 +107,7 @@ fn grace_of_one_phase_leaves_the_requests_of_the_next_alone() {
 
 #[test]
 fn arrivals_are_planned_alike_by_any_number_of_shards_and_as_the_seed_says() {
-    let planned: Vec<Nanos> =
-        PoissonArrivals::new(42, 500.0, Share::new(0, 1)).take(200).map(|arrival| arrival.offset).collect();
+    let planned: Vec<Nanos> = arrivals(500.0).take(200).map(|arrival| arrival.offset).collect();
     for shards in SHARDS {
         let outcomes = run(vec![poisson("open", 500.0, None).requests(200)]).shards(shards).run();
         check_totals(&outcomes, 1);
@@ -111,9 +124,7 @@ fn arrivals_are_planned_alike_by_any_number_of_shards_and_as_the_seed_says() {
 #[test]
 fn an_open_loop_sends_every_arrival_before_its_end_and_none_after() {
     let end = Nanos::from_millis(2_000);
-    let planned = PoissonArrivals::new(42, 300.0, Share::new(0, 1))
-        .take_while(|arrival| arrival.offset < end)
-        .count() as u64;
+    let planned = arrivals(300.0).take_while(|arrival| arrival.offset < end).count() as u64;
     for shards in SHARDS {
         let outcomes = run(vec![poisson("open", 300.0, None).millis(2_000)]).shards(shards).run();
         check_totals(&outcomes, 1);
@@ -254,6 +265,38 @@ fn a_seamless_hand_over_never_exceeds_the_larger_of_old_and_new() {
 }
 
 #[test]
+fn a_seamless_hand_over_between_any_two_types_keeps_within_the_limits() {
+    for seed in 0..200 {
+        let mut rng = fastrand::Rng::with_seed(seed ^ 0xca9);
+        let (old, new) = (rng.u32(1..30), rng.u32(1..30));
+        let mut load = |name: &str, cap: u32| match rng.u32(0..6) {
+            0 => concurrency(name, cap),
+            1 => constant(name, 2_000.0, Some(cap)),
+            2 => gamma(name, 2_000.0, 0.5, Some(cap)),
+            3 => poisson(name, 2_000.0, Some(cap)),
+            4 => users(name, cap * 2, 2_000.0, Some(cap)),
+            _ => schedule(name, Some(cap)),
+        };
+        let phases = vec![load("old", old).millis(100), load("new", new).millis(150).seamless()];
+        let outcomes = run(phases)
+            .shards(SHARDS[rng.usize(0..SHARDS.len())])
+            .seed(seed)
+            .with(|sim| {
+                sim.ttft = Nanos::from_millis(30);
+                sim.script = (0..200).map(|entry| vec![at(entry / 2)]).collect();
+            })
+            .run();
+        check_totals(&outcomes, seed);
+        let (at_switch, most) = (outcomes.in_flight_at_start[1], outcomes.in_flight_max_since_start[1]);
+        assert!(outcomes.in_flight_max_since_start[0] <= u64::from(old), "seed {seed}");
+        assert!(
+            most <= at_switch.max(u64::from(new)),
+            "seed {seed}: {most}, {at_switch} at the switch, {new}"
+        );
+    }
+}
+
+#[test]
 fn without_seamless_a_phase_waits_for_the_one_before() {
     let outcomes =
         run(vec![concurrency("old", 9).millis(100), concurrency("new", 3).requests(9)]).shards(2).run();
@@ -272,9 +315,8 @@ fn arrivals_at_the_cap_are_dropped_counted_and_only_when_the_whole_process_is_fu
         let counts = *outcomes.phase(0).tally.counts();
         assert_eq!(outcomes.in_flight_max, 5, "{shards} shards");
         assert!(counts.dropped_at_capacity > 0);
-        let planned = PoissonArrivals::new(42, 2_000.0, Share::new(0, 1))
-            .take_while(|arrival| arrival.offset < Nanos::from_millis(1_000))
-            .count() as u64;
+        let planned =
+            arrivals(2_000.0).take_while(|arrival| arrival.offset < Nanos::from_millis(1_000)).count() as u64;
         assert_eq!(counts.planned(), planned, "planned = sent + dropped");
         let numbers: Vec<u64> = outcomes.phase(0).records.iter().map(|record| record.number).collect();
         assert_eq!(numbers, (0..counts.sent).collect::<Vec<_>>(), "numbers have no gap");
@@ -378,34 +420,70 @@ fn a_client_without_ports_fails_every_request_by_the_name_of_the_limit() {
 
 #[test]
 fn any_mixture_of_faults_splits_phases_and_shards_adds_up() {
-    for seed in 0..60 {
+    for seed in 0..400 {
         let outcomes = mixture(seed).run();
         check_totals(&outcomes, seed);
     }
+}
+
+/// A phase of any type, with whatever it may have.
+fn any_phase(rng: &mut fastrand::Rng, name: &str) -> phasor::config::Phase {
+    use phasor::config::RampStrategy;
+    let strategies = [RampStrategy::Exponential, RampStrategy::Linear, RampStrategy::Poisson];
+    let rate_per_s = rng.f64() * 900.0 + 50.0;
+    let cap = rng.bool().then(|| rng.u32(1..20));
+    let paced = |rng: &mut fastrand::Rng, phase: phasor::config::Phase| {
+        let ramps = rng.u32(0..3) == 0;
+        let (millis, strategy) = (rng.u64(1..400), strategies[rng.usize(0..3)]);
+        phase.change(|phase| phase.rate_ramp = Some(ramp(millis, strategy)).filter(|_| ramps))
+    };
+    let mut phase = match rng.u32(0..7) {
+        0 | 1 => concurrency(name, rng.u32(1..30)),
+        2 => {
+            let phase = constant(name, rate_per_s, cap);
+            paced(rng, phase)
+        }
+        3 => {
+            let phase = gamma(name, rate_per_s, rng.f64() * 4.0 + 0.2, cap);
+            paced(rng, phase)
+        }
+        4 => {
+            let phase = poisson(name, rate_per_s, cap);
+            paced(rng, phase)
+        }
+        5 => users(name, rng.u32(1..20), rate_per_s, cap),
+        _ => schedule(name, cap),
+    };
+    phase = match rng.u32(0..5) {
+        0 => phase.requests(rng.u64(1..200)),
+        1 => phase.millis(rng.u64(1..300)),
+        2 => phase.sessions(rng.u64(1..100)),
+        3 => phase.sessions(rng.u64(1..100)).millis(rng.u64(1..300)),
+        _ => phase.requests(rng.u64(1..200)).millis(rng.u64(1..300)),
+    };
+    if phase.stop.duration.is_some() && rng.bool() {
+        phase = phase.grace_millis(rng.u64(0..40));
+    }
+    if rng.bool() {
+        phase = phase.cancel(rng.f64() * 100.0, rng.u64(0..12));
+    }
+    let limit = phase.load.concurrency();
+    if rng.u32(0..3) == 0 {
+        phase = phase.prefill(rng.u32(1..=limit.unwrap_or(9)));
+        let (millis, strategy) = (rng.u64(1..200), strategies[rng.usize(0..3)]);
+        phase.prefill_ramp = Some(ramp(millis, strategy)).filter(|_| rng.bool());
+    }
+    if limit.is_some() && rng.u32(0..3) == 0 {
+        phase.concurrency_ramp = Some(ramp(rng.u64(1..200), strategies[rng.usize(0..3)]));
+    }
+    phase
 }
 
 fn mixture(seed: u64) -> Simulation {
     let mut rng = fastrand::Rng::with_seed(seed ^ 0x5eed);
     let mut phases = Vec::new();
     for index in 0..rng.usize(1..5) {
-        let name = format!("phase{index}");
-        let mut phase = if rng.bool() {
-            concurrency(&name, rng.u32(1..30))
-        } else {
-            let cap = rng.bool().then(|| rng.u32(1..20));
-            poisson(&name, rng.f64() * 900.0 + 50.0, cap)
-        };
-        phase = match rng.u32(0..3) {
-            0 => phase.requests(rng.u64(1..200)),
-            1 => phase.millis(rng.u64(1..300)),
-            _ => phase.requests(rng.u64(1..200)).millis(rng.u64(1..300)),
-        };
-        if phase.stop.duration.is_some() && rng.bool() {
-            phase = phase.grace_millis(rng.u64(0..40));
-        }
-        if rng.bool() {
-            phase = phase.cancel(rng.f64() * 100.0, rng.u64(0..12));
-        }
+        let mut phase = any_phase(&mut rng, &format!("phase{index}"));
         if index > 0 && rng.bool() {
             phase = phase.seamless();
         }
@@ -424,19 +502,94 @@ fn mixture(seed: u64) -> Simulation {
         status: rng.u32(0..10),
         starve: rng.u32(0..10),
     };
+    let turns_max = rng.usize(1..5);
+    let script: Vec<Vec<Turn>> = (0..rng.usize(1..30))
+        .map(|_| {
+            let mut turns: Vec<Turn> = (0..rng.usize(1..=turns_max))
+                .map(|_| match rng.u32(0..3) {
+                    0 => Turn::default(),
+                    1 => after(rng.u64(0..60)),
+                    _ => at(rng.u64(0..400)),
+                })
+                .collect();
+            turns[0] = at(rng.u64(0..400));
+            turns
+        })
+        .collect();
     run(phases).shards(SHARDS[rng.usize(0..SHARDS.len())]).seed(seed).faults(faults).with(|sim| {
         sim.split = true;
         sim.timeout = Some(Nanos::from_millis(200));
         sim.streaming = rng.u32(0..4) > 0;
         sim.urls = rng.usize(1..4);
         sim.tokens = rng.u32(1..6);
+        sim.script = script;
+        sim.reuse = [Reuse::Never, Reuse::Pooled, Reuse::Pooled, Reuse::Sticky][rng.usize(0..4)];
+        sim.sampling = if rng.bool() { Sampling::Random } else { Sampling::Sequential };
+        if rng.u32(0..3) == 0 {
+            sim.tuning.at_capacity = AtCapacity::Queue;
+        }
+        if rng.u32(0..4) == 0 {
+            sim.tuning.catch_up = Some(Nanos::from_millis(rng.u64(0..20)));
+        }
+        if rng.u32(0..4) == 0 {
+            sim.stall = Some((Nanos::from_millis(20), Nanos::from_millis(rng.u64(21..200))));
+        }
     })
 }
 
 #[test]
+fn whichever_rule_is_reached_first_ends_sending_for_every_type_of_load() {
+    type Rule = fn(phasor::config::Phase) -> phasor::config::Phase;
+    // Each rule alone would stop a phase after about 40, 60 and 80 requests of the 400 per second.
+    let rules: [(&str, Rule); 3] = [
+        ("requests", |phase| phase.requests(40)),
+        ("sessions", |phase| phase.sessions(30)),
+        ("duration", |phase| phase.millis(200)),
+    ];
+    let loads = [
+        concurrency("closed", 4),
+        constant("constant", 400.0, None),
+        gamma("gamma", 400.0, 3.0, Some(50)),
+        poisson("poisson", 400.0, None),
+        users("users", 4, 400.0, None),
+    ];
+    for shards in SHARDS {
+        for load in &loads {
+            for (one, first) in rules {
+                for (other, second) in rules {
+                    let both = first(second(load.clone()));
+                    let name = format!("{} by {one} and {other}, {shards} shards", load.name);
+                    let outcomes = run(vec![both])
+                        .shards(shards)
+                        .with(|sim| sim.script = vec![vec![Turn::default(), after(1)]; 9])
+                        .run();
+                    check_totals(&outcomes, 1);
+                    let of = outcomes.phase(0);
+                    let sent = of.tally.counts().sent;
+                    let sessions: std::collections::HashSet<u128> =
+                        of.records.iter().map(|record| record.correlation_id).collect();
+                    let took = of.sending_ended.since(of.started);
+                    if [one, other].contains(&"requests") {
+                        assert!(sent <= 40, "{name}: {sent} requests");
+                    }
+                    if [one, other].contains(&"sessions") {
+                        assert!(sessions.len() <= 30, "{name}: {} sessions", sessions.len());
+                    }
+                    if [one, other].contains(&"duration") {
+                        assert!(took <= Nanos::from_millis(200), "{name}: {took:?}");
+                    }
+                    let reached = sent == 40 || sessions.len() == 30 || took == Nanos::from_millis(200);
+                    assert!(reached, "{name}: {sent} requests, {} sessions, {took:?}", sessions.len());
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn an_interrupt_at_any_moment_closes_every_phase_that_began_and_loses_no_record() {
-    for seed in 0..30 {
-        let at = Nanos::from_millis(10 + seed * 17);
+    for seed in 0..100 {
+        let at = Nanos::from_millis(10 + seed * 7 % 500);
         let outcomes = mixture(seed).with(|sim| sim.interrupt_at = Some(at)).run();
         check_totals(&outcomes, seed);
     }

@@ -23,6 +23,7 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
     let options = RunOptions {
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
+        tuning: phasor::plan::Tuning::default(),
         sources: Sources::default(),
         calibration: None,
         ui: Ui::None,

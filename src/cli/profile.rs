@@ -14,6 +14,7 @@ use crate::dataset::synthetic;
 use crate::mock::Delay;
 use crate::mock::Mock;
 use crate::mock::MockOptions;
+use crate::plan::Tuning;
 use crate::run;
 use crate::run::RunOptions;
 use crate::run::calibrate::client_profile::CLIENT_PROFILE;
@@ -151,6 +152,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     let clock = Clock::start();
     let Some(mut config) = load(arguments, given) else { return Ok(exit::FAILED) };
 
+    let tuning = Tuning::default();
     let request = CoreRequest {
         shards: arguments.shards.0,
         cpus: arguments.cpus.as_ref().map(|list| list.0.clone()),
@@ -178,6 +180,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     run::interrupt::arm(&interrupt).context("cannot listen for Ctrl-C")?;
     let options = RunOptions {
         cores,
+        tuning,
         idle: match arguments.idle {
             IdleChoice::Auto => None,
             IdleChoice::Sleep => Some(Idle::Sleep),

@@ -3,7 +3,7 @@
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::meant::{
-    CacheBust, Config, Dataset, DatasetSource, EndpointKind, Load, ModelStrategy, PhaseKind, Reuse, Sampling,
+    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Reuse, Sampling,
 };
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
@@ -143,16 +143,7 @@ impl Found<'_> {
         let Some(phase) = self.config.phases.get(index) else { return };
         let at = |name: &str| format!("phases.{index}.{name}");
         let what = |rest: &str| format!("phases.{}.{rest}", phase.name);
-        let runs = matches!(phase.load, Load::Concurrency { .. } | Load::Poisson { .. });
-        self.refuse_if(!runs, &at("type"), &what(&format!("type: {}", phase.load.name())));
         let fields = [
-            (phase.stop.sessions.is_some(), "sessions"),
-            (phase.prefill_concurrency.is_some(), "prefill_concurrency"),
-            (phase.concurrency_ramp.is_some(), "concurrency_ramp"),
-            (phase.prefill_ramp.is_some(), "prefill_ramp"),
-            (phase.rate_ramp.is_some(), "rate_ramp"),
-            (!phase.rate_series.is_empty(), "rate_series"),
-            (phase.failed_request_threshold.is_some(), "failed_request_threshold"),
             (phase.adaptive.is_some(), "adaptive_scale"),
             (phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode"),
         ];

@@ -1,5 +1,6 @@
 //! Connections and the exchange that each carries.
 
+use crate::engine::sessions::NO_SESSION;
 use crate::measure::Outcome;
 use crate::measure::Record;
 use crate::time::Stamp;
@@ -26,8 +27,25 @@ pub(crate) enum State {
     Connecting,
     /// No connection.
     Free,
+    /// Waits for the next turn of its session.
+    Held,
     /// Waits for the next exchange.
     Idle,
+}
+
+/// What an exchange holds beside its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Holds {
+    /// The session that it is a turn of.
+    pub(crate) session: u32,
+    /// A slot of those without content.
+    pub(crate) prefill: bool,
+}
+
+impl Default for Holds {
+    fn default() -> Self {
+        Self { session: NO_SESSION, prefill: false }
+    }
 }
 
 /// A slot of the table. An HTTP/1.1 connection carries one exchange at a time, so both share a slot.
@@ -43,6 +61,9 @@ pub(crate) struct Connection {
     pub(crate) cancel: bool,
     /// Since when it waits for the next exchange.
     pub(crate) idle_since: Stamp,
+    /// From when on nothing but the client kept the exchange from being sent.
+    pub(crate) due: Stamp,
+    pub(crate) holds: Holds,
     /// The exchange, filled in as it goes.
     pub(crate) record: Record,
     /// Spans between its content messages.
@@ -59,6 +80,8 @@ impl Connection {
             sending: false,
             cancel: false,
             idle_since: Stamp::ORIGIN,
+            due: Stamp::ORIGIN,
+            holds: Holds::default(),
             record: blank_record(),
             gaps_ns: Vec::new(),
             decoder: ReplyDecoder::default(),
@@ -141,6 +164,12 @@ impl Connections {
     /// The identity of the present life of slot `index`.
     pub(crate) fn id(&self, index: u32) -> ConnectionId {
         ConnectionId { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Whether this life of a connection waits for the next turn of its session.
+    pub(crate) fn is_held(&self, id: ConnectionId) -> bool {
+        let slot = self.slots.get(id.index as usize);
+        slot.is_some_and(|slot| slot.generation == id.generation && slot.state == State::Held)
     }
 
     /// Takes the idle connection to `url` that has waited longest.

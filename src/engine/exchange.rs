@@ -1,14 +1,18 @@
 //! One request from its issue to its end.
 
+use crate::config::Reuse;
 use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
 use crate::engine::Send;
 use crate::engine::connection::Connection;
+use crate::engine::connection::Holds;
 use crate::engine::connection::State;
 use crate::engine::connection::blank_record;
+use crate::engine::phase::LivePhase;
 use crate::engine::phase::PhaseState;
 use crate::engine::phase::Source;
+use crate::engine::sessions::NO_SESSION;
 use crate::measure::Failure;
 use crate::measure::Outcome;
 use crate::measure::Record;
@@ -17,6 +21,7 @@ use crate::time::Stamp;
 use crate::wire::Fault;
 use crate::wire::Fed;
 use crate::wire::Progress;
+use crate::wire::uuid_v4;
 
 /// What becomes of the connection when its exchange ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,21 @@ pub(crate) enum Fate {
     Keep,
     /// It is closed, and the client's own limit is to blame: the next request would fail at once, too.
     Starved,
+}
+
+/// A request about to be sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    pub(crate) number: u64,
+    pub(crate) row: u32,
+    pub(crate) planned: Stamp,
+    /// From when on nothing but the client kept it from being sent.
+    pub(crate) due: Stamp,
+    pub(crate) session: u32,
+    pub(crate) correlation_id: u128,
+    pub(crate) url: u16,
+    /// It holds a slot of those without content.
+    pub(crate) prefill: bool,
 }
 
 /// Error number for "too many open files", used when the engine's own table of connections is full.
@@ -81,7 +101,7 @@ impl Engine {
                 continue;
             }
             connection.record.first_byte_written = Some(now);
-            let (phase, late) = (connection.record.phase, now.since(connection.record.planned));
+            let (phase, late) = (connection.record.phase, now.since(connection.due));
             if let Some(position) = self.position(phase) {
                 let live = &mut self.live[position];
                 live.tally.lateness(late);
@@ -135,10 +155,13 @@ impl Engine {
             State::Busy => {
                 let fed = connection.decoder.feed(bytes);
                 connection.take_in(now, &fed);
+                if connection.holds.prefill {
+                    self.release_prefill(id.index, now);
+                }
                 self.progress_exchange(id.index, now, fed.progress);
             }
             // Bytes that nobody asked for: this connection cannot be trusted with the next request.
-            State::Idle => self.close(id.index),
+            State::Held | State::Idle => self.close(id.index),
             State::Closing | State::Connecting | State::Free => {}
         }
     }
@@ -163,7 +186,7 @@ impl Engine {
                 let started = connection.record.headers.is_some();
                 self.fail(id.index, now, Failure::reset(errno, started));
             }
-            (State::Idle, _) => self.close(id.index),
+            (State::Held | State::Idle, _) => self.close(id.index),
             (State::Closing | State::Connecting | State::Free, _) => {}
         }
     }
@@ -175,55 +198,62 @@ impl Engine {
         }
     }
 
-    /// Sends request `number` of the live phase at `position`, which was planned for `planned`.
-    pub(crate) fn issue(&mut self, position: usize, now: Stamp, planned: Stamp, number: u64) {
+    /// Sends a request of the live phase at `position`, whose slots are taken.
+    pub(crate) fn issue(&mut self, position: usize, now: Stamp, job: Job) {
         let phase = &mut self.live[position];
         phase.tally.sent();
         phase.sent += 1;
         phase.last_issued = now;
         phase.in_flight += 1;
-        let cancel = phase.draws.as_mut().is_some_and(|draws| draws.decide(number));
-        let row_number = (phase.start.first_row + number) % self.plan.rows.max(1);
-        let url = u16::try_from(number % self.plan.urls.len().max(1) as u64).unwrap_or(0);
-        let phase_index = phase.plan.index;
+        let cancel = phase.draws.as_mut().is_some_and(|draws| draws.decide(job.number));
+        let kept = match job.session {
+            NO_SESSION => None,
+            session => phase.sessions.at(session).connection.take(),
+        };
 
         let mut record = blank_record();
-        record.phase = phase_index;
+        record.phase = phase.plan.index;
         record.shard = self.share.shard();
-        record.number = number;
-        record.row = u32::try_from(row_number).unwrap_or(u32::MAX);
+        record.number = job.number;
+        record.row = job.row;
         record.request_id = uuid_v4(self.identifiers.u128(..));
-        record.correlation_id = uuid_v4(self.identifiers.u128(..));
-        record.planned = planned;
+        record.correlation_id = job.correlation_id;
+        record.planned = job.planned;
         record.issued = now;
-        if let Some(row) = self.dataset.rows().get(record.row as usize) {
+        if let Some(row) = self.dataset.rows().get(job.row as usize) {
             record.request_body_bytes = row.body.len() as u64;
             record.isl_tokens = row.isl_tokens;
             record.osl_tokens = row.osl_tokens;
         }
 
-        let idle = self.connections.take_idle(url);
+        let idle = match self.plan.reuse {
+            Reuse::Never => None,
+            Reuse::Pooled => self.connections.take_idle(job.url),
+            Reuse::Sticky => kept.filter(|kept| self.connections.is_held(*kept)).map(|kept| kept.index),
+        };
         let Some(slot) = idle.or_else(|| self.connections.take_free()) else {
             record.ended = now;
             record.outcome = Outcome::Failed(Box::new(Failure::client_socket(EMFILE)));
-            self.settle(position, now, &record, &[]);
+            self.settle(position, now, &record, &[], Holds { session: job.session, prefill: job.prefill });
             return;
         };
         self.age_links.grow(self.connections.len());
         self.cancel_links.grow(self.connections.len());
         let connection = self.connections.at(slot);
         connection.record = record;
+        connection.due = job.due;
+        connection.holds = Holds { session: job.session, prefill: job.prefill };
         connection.cancel = cancel;
         connection.gaps_ns.clear();
         connection.decoder.reset();
-        connection.url = url;
+        connection.url = job.url;
         connection.state = if idle.is_some() { State::Busy } else { State::Connecting };
         self.age_links.push_back(&mut self.ages, slot);
         if idle.is_some() {
             self.send(slot);
         } else {
             let connection = self.connections.id(slot);
-            self.actions.push_back(Action::Connect { connection, url });
+            self.actions.push_back(Action::Connect { connection, url: job.url });
         }
     }
 
@@ -286,22 +316,33 @@ impl Engine {
         self.finish(slot, now, outcome, Fate::Starved);
     }
 
-    /// Ends the exchange of `slot`: counts it, keeps or closes its connection, and lets a closed loop send
-    /// the next request.
+    /// Ends the exchange of `slot`: counts it, keeps or closes its connection, and uses what falls free.
     pub(crate) fn finish(&mut self, slot: u32, now: Stamp, outcome: Outcome, fate: Fate) {
         self.age_links.remove(&mut self.ages, slot);
         let connection = self.connections.at(slot);
         let mut record = std::mem::replace(&mut connection.record, blank_record());
         let gaps_ns = std::mem::take(&mut connection.gaps_ns);
+        let holds = std::mem::take(&mut connection.holds);
         record.outcome = outcome;
         let Some(position) = self.position(record.phase) else { return };
-        self.cancel_links.remove(&mut self.live[position].cancels, slot);
+        let live = &mut self.live[position];
+        self.cancel_links.remove(&mut live.cancels, slot);
+        let goes_on = live.goes_on(holds.session, &record.outcome);
+        let fate = match (fate, self.plan.reuse) {
+            (Fate::Keep, Reuse::Never) => Fate::Close,
+            (Fate::Keep, Reuse::Sticky) if !goes_on => Fate::Close,
+            (fate, Reuse::Never | Reuse::Pooled | Reuse::Sticky) => fate,
+        };
         match fate {
             Fate::Close | Fate::Starved => self.close(slot),
             Fate::Gone => self.connections.free(slot),
+            Fate::Keep if self.plan.reuse == Reuse::Sticky => {
+                self.connections.at(slot).state = State::Held;
+                live.sessions.at(holds.session).connection = Some(self.connections.id(slot));
+            }
             Fate::Keep => self.connections.put_idle(slot, now),
         }
-        self.settle(position, now, &record, &gaps_ns);
+        self.settle(position, now, &record, &gaps_ns, holds);
         // The buffer goes back to its slot, which may carry the next exchange by now (but has no gap yet).
         let gaps = &mut self.connections.at(slot).gaps_ns;
         if gaps.is_empty() {
@@ -316,36 +357,68 @@ impl Engine {
     }
 
     /// Counts an ended request and frees what it held.
-    fn settle(&mut self, position: usize, now: Stamp, record: &Record, gaps_ns: &[u64]) {
+    fn settle(&mut self, position: usize, now: Stamp, record: &Record, gaps_ns: &[u64], holds: Holds) {
         let phase = &mut self.live[position];
         debug_assert!(phase.state < PhaseState::Closed, "a request ended after its phase closed");
         phase.in_flight -= 1;
-        if phase.plan.counted {
-            self.shared.in_flight.leave();
-        }
         phase.tally.record(record, gaps_ns);
-        if let Source::Closed { free } = &mut phase.source {
-            *free += 1;
+        if matches!(phase.source, Source::Closed { .. }) {
             phase.tally.occupy(now.min(phase.sending_ended).since(record.planned));
         }
-        if !matches!(record.outcome, Outcome::Abandoned) && !self.batch.push(record, gaps_ns) {
-            self.records_lost += 1;
+        if holds.prefill {
+            self.shared.prefills.leave();
+        }
+        if phase.goes_on(holds.session, &record.outcome) {
+            let session = *phase.sessions.at(holds.session);
+            let due = phase.due_of_turn(&self.plan.script, session.next_row, session.planned, now);
+            phase.sessions.think(holds.session, now, due);
+        } else if holds.session == NO_SESSION {
+            self.free_slot(position);
+        } else {
+            let session = phase.sessions.end(holds.session);
+            self.leave_session(position, &session);
+        }
+        match record.outcome {
+            Outcome::Abandoned => {}
+            Outcome::Cancelled { .. } | Outcome::Failed(_) | Outcome::Ok => {
+                let failed = !matches!(record.outcome, Outcome::Ok);
+                self.shared.ended(&self.live[position].plan, failed);
+                if !self.batch.push(record, gaps_ns) {
+                    self.records_lost += 1;
+                }
+            }
         }
         self.close_if_drained(position, now);
     }
 
-    /// Lets a closed loop use the slot that fell free.
-    fn refill(&mut self, position: usize, now: Stamp) {
-        let phase = &self.live[position];
-        if phase.state == PhaseState::Sending && matches!(phase.source, Source::Closed { .. }) {
-            self.fill_slots(position, now);
-            self.check_sending_end(position, now);
+    /// The first content of a request has come: it makes room for the next one to wait for its own.
+    fn release_prefill(&mut self, slot: u32, now: Stamp) {
+        let connection = self.connections.at(slot);
+        if !connection.holds.prefill || connection.record.first_content.is_none() {
+            return;
+        }
+        connection.holds.prefill = false;
+        self.shared.prefills.leave();
+        let phase = connection.record.phase;
+        if let Some(position) = self.position(phase)
+            && self.live[position].blocked
+        {
+            self.refill(position, now);
         }
     }
 
     /// Where the live phase with this index stands in the list.
     fn position(&self, phase: u16) -> Option<usize> {
         self.live.iter().position(|live| live.plan.index == phase)
+    }
+}
+
+impl LivePhase {
+    /// Whether another turn of the session will follow one that ended so.
+    fn goes_on(&self, session: u32, outcome: &Outcome) -> bool {
+        self.state == PhaseState::Sending
+            && !matches!(outcome, Outcome::Abandoned)
+            && self.sessions.has_more(session)
     }
 }
 
@@ -382,9 +455,4 @@ impl Connection {
             record.first_output.get_or_insert(now);
         }
     }
-}
-
-/// A version 4 UUID from 128 random bits.
-fn uuid_v4(random: u128) -> u128 {
-    random & !(0xf000 << 64) & !(0xc000 << 48) | (0x4000 << 64) | (0x8000 << 48)
 }

@@ -2,12 +2,18 @@
 
 use crate::config::Load;
 use crate::engine::chain::Chain;
+use crate::engine::sessions::Sessions;
 use crate::measure::PhaseTally;
+use crate::plan::AtCapacity;
 use crate::plan::PhasePlan;
+use crate::plan::Plan;
 use crate::schedule::Arrival;
+use crate::schedule::Arrivals;
 use crate::schedule::CancelDraws;
-use crate::schedule::PoissonArrivals;
+use crate::schedule::CountRamp;
+use crate::schedule::Script;
 use crate::schedule::Share;
+use crate::time::Nanos;
 use crate::time::Stamp;
 
 /// When a phase starts and where its dataset cursor stands: agreed on by all shards.
@@ -15,7 +21,7 @@ use crate::time::Stamp;
 pub struct PhaseStart {
     /// The common start.
     pub at: Stamp,
-    /// Row of the dataset that request 0 of the phase sends (before wrapping).
+    /// Position, in the order in which sessions take conversations, of the phase's first session.
     pub first_row: u64,
 }
 
@@ -35,10 +41,10 @@ pub enum PhaseEvent {
         phase: u16,
         /// From when on nothing was sent.
         at: Stamp,
-        /// Requests this shard sent.
-        sent: u64,
-        /// Whether the phase ended by its duration or an interrupt, rather than by its count.
-        by_time: bool,
+        /// Sessions this shard began.
+        sessions: u64,
+        /// Whether the phase had drawn a conversation that it did not begin.
+        drawn_ahead: bool,
     },
 }
 
@@ -55,81 +61,138 @@ pub(crate) enum PhaseState {
     Closed,
 }
 
-/// Where the requests of a phase come from.
+/// Where the sessions of a phase come from.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// Slots of this shard that carry no request now.
+    /// Slots of this shard that carry no session now.
     Closed {
         /// How many.
         free: u32,
     },
     /// Arrivals of this shard, the next one drawn already.
     Open {
-        arrivals: Box<PoissonArrivals>,
+        arrivals: Box<Arrivals>,
         /// `None`: the plan has no more.
         next: Option<Arrival>,
     },
 }
 
+/// When the next turn of a session is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// After its delay, from the end of the turn before it; in an open loop it then takes the next arrival.
+    Delay,
+    /// This long after the turn before was planned.
+    Gap(Nanos),
+    /// At its own time in the trace, whose time at the phase's start this is; else after its delay.
+    Trace(Nanos),
+}
+
 /// A phase that this shard has begun and not handed over yet.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the sending")]
 pub(crate) struct LivePhase {
     pub(crate) plan: PhasePlan,
     pub(crate) start: PhaseStart,
     pub(crate) state: PhaseState,
     pub(crate) source: Source,
+    pub(crate) pace: Pace,
+    pub(crate) at_capacity: AtCapacity,
+    pub(crate) sessions: Sessions,
     pub(crate) draws: Option<Box<CancelDraws>>,
+    /// The limit of sessions on its way up.
+    pub(crate) ramp: Option<Box<CountRamp>>,
+    /// The limit of requests without content on its way up.
+    pub(crate) prefill_ramp: Option<Box<CountRamp>>,
     pub(crate) in_flight: u32,
     pub(crate) sent: u64,
+    /// Sessions begun on this shard.
+    pub(crate) sessions_begun: u64,
+    /// Sessions of the phases before, over all shards.
+    pub(crate) sessions_before: u64,
     /// When the last request was let go.
     pub(crate) last_issued: Stamp,
+    /// The last request let go, or the last one of the count, was not the first turn of its session.
+    pub(crate) last_continued: bool,
     /// Set when sending ended.
     pub(crate) sending_ended: Stamp,
-    /// The plan has no more requests for this shard, whatever time is left.
+    /// The plan begins no more sessions on this shard, whatever time is left.
     pub(crate) counted_out: bool,
-    /// A request waits for the process to be below its cap.
+    /// A request waits for a slot that another shard may free.
     pub(crate) blocked: bool,
+    /// A request of this shard waits for a slot.
+    pub(crate) held: bool,
+    /// When a request last got a slot that it had waited for: what was planned before was kept waiting too.
+    pub(crate) held_until: Stamp,
     /// Written requests that will be cancelled, in the order of their deadlines.
     pub(crate) cancels: Chain,
     pub(crate) tally: PhaseTally,
 }
 
 impl LivePhase {
-    pub(crate) fn new(plan: PhasePlan, start: PhaseStart, share: Share, tally: PhaseTally) -> Self {
-        let source = match plan.load {
-            Load::Concurrency { concurrency } => Source::Closed { free: share.slots(concurrency) },
-            // `config::support` keeps the types that are for later from getting here.
-            Load::Constant { .. }
-            | Load::FixedSchedule { .. }
-            | Load::Gamma { .. }
-            | Load::UserCentric { .. } => Source::Closed { free: share.slots(0) },
-            Load::Poisson { rate_per_s, .. } => {
-                let mut arrivals = Box::new(PoissonArrivals::new(plan.stream_seed, rate_per_s, share));
+    pub(crate) fn new(
+        index: u16,
+        whole: &Plan,
+        start: PhaseStart,
+        share: Share,
+        sessions_before: u64,
+        tally: PhaseTally,
+    ) -> Option<Self> {
+        let plan = whole.phase(index)?.clone();
+        let seed = plan.stream_seed;
+        let to = |ramp, target: Option<u32>| Some(Box::new(CountRamp::new(ramp, target?, seed)));
+        let ramp = plan.concurrency_ramp.and_then(|ramp| to(ramp, plan.in_flight_max));
+        let prefill_ramp = plan.prefill_ramp.and_then(|ramp| to(ramp, plan.prefill_max));
+        let source = match plan.arrivals(whole, start.first_row, share) {
+            None => {
+                let slots = ramp.as_ref().map(|ramp| ramp.value()).or(plan.in_flight_max).unwrap_or(0);
+                Source::Closed { free: share.slots(slots) }
+            }
+            Some(mut arrivals) => {
                 let next = arrivals.next();
-                Source::Open { arrivals, next }
+                Source::Open { arrivals: Box::new(arrivals), next }
+            }
+        };
+        let (pace, at_capacity) = match plan.load {
+            Load::Concurrency { .. } | Load::Constant { .. } | Load::Gamma { .. } | Load::Poisson { .. } => {
+                (Pace::Delay, whole.at_capacity)
+            }
+            Load::FixedSchedule { .. } => (Pace::Trace(plan.trace_zero(&whole.script)), AtCapacity::Queue),
+            Load::UserCentric { rate_per_s, users, .. } => {
+                (Pace::Gap(Nanos::from_secs_f64(f64::from(users) / rate_per_s)), AtCapacity::Queue)
             }
         };
         let draws = plan
             .cancellation
             .filter(|cancellation| cancellation.rate_percent > 0.0)
-            .map(|cancellation| Box::new(CancelDraws::new(plan.stream_seed, cancellation.rate_percent)));
+            .map(|cancellation| Box::new(CancelDraws::new(seed, cancellation.rate_percent)));
         let mut phase = Self {
             plan,
             start,
             state: PhaseState::Waiting,
             source,
+            pace,
+            at_capacity,
+            sessions: Sessions::default(),
             draws,
+            ramp,
+            prefill_ramp,
             in_flight: 0,
             sent: 0,
+            sessions_begun: 0,
+            sessions_before,
             last_issued: Stamp::ORIGIN,
+            last_continued: false,
             sending_ended: Stamp::NEVER,
             counted_out: false,
             blocked: false,
+            held: false,
+            held_until: Stamp::ORIGIN,
             cancels: Chain::default(),
             tally,
         };
         phase.trim_source();
-        phase
+        Some(phase)
     }
 
     /// When sending ends by duration.
@@ -137,10 +200,25 @@ impl LivePhase {
         self.plan.stop.duration.map(|duration| self.start.at.plus(duration))
     }
 
+    /// Whether the duration is over.
+    pub(crate) fn past_end(&self, now: Stamp) -> bool {
+        self.sending_end().is_some_and(|end| now >= end)
+    }
+
     /// When requests still in flight are abandoned.
     pub(crate) fn deadline(&self) -> Option<Stamp> {
         let end = self.sending_end()?;
         self.plan.grace.map(|grace| end.plus(grace))
+    }
+
+    /// Most sessions at once, now.
+    pub(crate) fn limit(&self) -> Option<u32> {
+        self.ramp.as_ref().map(|ramp| ramp.value()).or(self.plan.in_flight_max)
+    }
+
+    /// Most requests without content at once, now.
+    pub(crate) fn prefill_limit(&self) -> Option<u32> {
+        self.prefill_ramp.as_ref().map(|ramp| ramp.value()).or(self.plan.prefill_max)
     }
 
     /// The next planned arrival of an open loop.
@@ -151,6 +229,53 @@ impl LivePhase {
         }
     }
 
+    /// Whether the next turn of a session takes an arrival, as a new session does.
+    pub(crate) fn turns_take_arrivals(&self) -> bool {
+        match self.source {
+            Source::Closed { .. } => false,
+            Source::Open { .. } => self.pace == Pace::Delay,
+        }
+    }
+
+    /// When something is planned next, as far as this shard can tell.
+    pub(crate) fn next_due(&self) -> Option<Stamp> {
+        let arrival = self.next_arrival().map(|arrival| self.start.at.plus(arrival.offset));
+        let turn = if self.turns_take_arrivals() { None } else { self.sessions.next_due() };
+        let slot = match &self.source {
+            Source::Closed { .. } => self.ramp.as_ref().and_then(|ramp| ramp.next()),
+            Source::Open { .. } => None,
+        };
+        [arrival, turn, slot.map(|slot| self.start.at.plus(slot))].into_iter().flatten().min()
+    }
+
+    /// When the next turn of a session, in `row`, is due, if the one before it ended at `now`.
+    pub(crate) fn due_of_turn(&self, script: &Script, row: u32, planned: Stamp, now: Stamp) -> Stamp {
+        let turn = script.turn(row);
+        let after_delay = now.plus(turn.delay.unwrap_or(Nanos::ZERO));
+        match self.pace {
+            Pace::Delay => after_delay,
+            Pace::Gap(gap) => planned.plus(gap).max(now),
+            Pace::Trace(zero) => match turn.at {
+                Some(at) => self.start.at.plus(Nanos(at.0.saturating_sub(zero.0))).max(now),
+                None => after_delay,
+            },
+        }
+    }
+
+    /// From when on a request planned for `planned` could have been sent, now that it has its slots.
+    pub(crate) fn held_base(&mut self, planned: Stamp, now: Stamp) -> Stamp {
+        if std::mem::take(&mut self.held) {
+            self.held_until = now;
+        }
+        planned.max(self.held_until)
+    }
+
+    /// A request must wait for a slot.
+    pub(crate) fn hold(&mut self) {
+        self.blocked = true;
+        self.held = true;
+    }
+
     /// Takes the next planned arrival and draws the one after it.
     pub(crate) fn advance(&mut self) {
         if let Source::Open { arrivals, next } = &mut self.source {
@@ -159,18 +284,21 @@ impl LivePhase {
         self.trim_source();
     }
 
-    /// Ends the source where the plan ends: arrivals at or after the duration, or beyond the count, are not
+    /// Ends the source where the plan ends: arrivals after the duration, or beyond the count, are not
     /// planned.
     fn trim_source(&mut self) {
-        let Some(arrival) = self.next_arrival() else { return };
         let stop = self.plan.stop;
-        let by_arrival = !self.plan.numbered_by_ticket();
-        let beyond_count = by_arrival && stop.requests.is_some_and(|requests| arrival.index >= requests);
-        let beyond_time = stop.duration.is_some_and(|duration| arrival.offset >= duration);
+        let Source::Open { next, .. } = &mut self.source else { return };
+        let Some(arrival) = *next else {
+            self.counted_out = true;
+            return;
+        };
+        let beyond_count =
+            !self.plan.numbered_by_ticket && stop.requests.is_some_and(|requests| arrival.index >= requests);
+        // An arrival due at the very end belongs to the phase: 30 per second for 30 seconds are 900.
+        let beyond_time = stop.duration.is_some_and(|duration| arrival.offset > duration);
         self.counted_out |= beyond_count;
-        if (beyond_count || beyond_time)
-            && let Source::Open { next, .. } = &mut self.source
-        {
+        if beyond_count || beyond_time {
             *next = None;
         }
     }

@@ -2,9 +2,6 @@
 //!
 //! The first requests of a run would otherwise pay for pages and caches that later ones find in place.
 
-use crate::config::Load;
-use crate::config::PhaseKind;
-use crate::config::StopRules;
 use crate::dataset::Dataset;
 use crate::dataset::Row;
 use crate::engine::Action;
@@ -15,6 +12,7 @@ use crate::engine::PhaseStart;
 use crate::plan::PhasePlan;
 use crate::plan::Plan;
 use crate::plan::Shared;
+use crate::schedule::Script;
 use crate::schedule::Share;
 use crate::time::Nanos;
 use crate::time::Stamp;
@@ -33,23 +31,10 @@ const REPLY: &[u8] =
 impl Engine {
     /// Takes a private engine with the same URLs through a few requests. Tells how many ended well.
     pub fn warm_up(&self) -> u64 {
-        let plan = Arc::new(Plan {
-            phases: vec![PhasePlan {
-                index: 0,
-                profiling_index: None,
-                name: String::new(),
-                kind: PhaseKind::Warmup,
-                load: Load::Concurrency { concurrency: 1 },
-                stop: StopRules { requests: Some(REQUESTS), ..StopRules::default() },
-                grace: None,
-                cancellation: None,
-                seamless: false,
-                counted: false,
-                in_flight_max: Some(1),
-                stream_seed: 0,
-            }],
-            ..Plan::clone(&self.plan)
-        });
+        let mut plan = Plan::clone(&self.plan);
+        plan.phases = vec![PhasePlan::closed(REQUESTS)];
+        plan.script = Arc::new(Script::single(1));
+        let plan = Arc::new(plan);
         let row = Row { conversation_id: String::new(), body: 0..0, isl_tokens: 0, osl_tokens: None };
         let mut engine = Self::new(EngineOptions {
             shared: Arc::new(Shared::new(&plan)),

@@ -15,6 +15,7 @@ use crate::dataset::Dataset;
 use crate::measure::Cost;
 use crate::measure::latency::Latencies;
 use crate::measure::latency::Latency;
+use crate::plan::Tuning;
 use crate::run;
 use crate::run::RunError;
 use crate::run::RunOptions;
@@ -275,6 +276,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
     let directory = scratch.path.join(name);
     run::make_directory(&directory)?;
     let options = RunOptions {
+        tuning: Tuning::default(),
         cores: options.cores.clone(),
         idle: load.idle,
         sources: Sources::default(),

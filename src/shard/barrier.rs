@@ -34,6 +34,8 @@ pub struct Barrier {
     gates: Vec<Gate>,
     /// Whether a phase starts when the one before it stops sending.
     seamless: Vec<bool>,
+    /// Conversations that a phase takes from the order of the dataset at least; absent: none at all.
+    conversations_min: Vec<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -43,9 +45,9 @@ struct Gate {
     ended: AtomicU32,
     /// Shards that have closed this phase.
     closed: AtomicU32,
-    /// Requests sent by the shards that have stopped.
-    sent: AtomicU64,
-    by_time: AtomicBool,
+    /// Sessions begun by the shards that have stopped.
+    sessions: AtomicU64,
+    drawn_ahead: AtomicBool,
     first_row: AtomicU64,
     /// Start in nanoseconds; 0: not known yet. Written last, read first.
     start_ns: AtomicU64,
@@ -59,6 +61,7 @@ impl Barrier {
             ready: AtomicU32::new(0),
             gates: plan.phases.iter().map(|_| Gate::default()).collect(),
             seamless: plan.phases.iter().map(|phase| phase.seamless).collect(),
+            conversations_min: plan.phases.iter().map(|phase| phase.conversations_min).collect(),
         }
     }
 
@@ -69,12 +72,12 @@ impl Barrier {
         }
     }
 
-    /// A shard has stopped sending `phase` after `sent` requests; `by_time` tells that the phase's duration
-    /// ended it, not its count.
-    pub fn arrive_ended(&self, phase: u16, sent: u64, by_time: bool, now: Stamp) {
+    /// A shard has stopped sending `phase` after it began `sessions`; `drawn_ahead` tells that the phase had
+    /// drawn a conversation that it did not begin.
+    pub fn arrive_ended(&self, phase: u16, sessions: u64, drawn_ahead: bool, now: Stamp) {
         let Some(gate) = self.gates.get(usize::from(phase)) else { return };
-        gate.sent.fetch_add(sent, Relaxed);
-        gate.by_time.fetch_or(by_time, Relaxed);
+        gate.sessions.fetch_add(sessions, Relaxed);
+        gate.drawn_ahead.fetch_or(drawn_ahead, Relaxed);
         let last = gate.ended.fetch_add(1, AcqRel) + 1 == self.shards;
         if last && self.next_is_seamless(phase) {
             self.publish_next(phase, now);
@@ -105,8 +108,14 @@ impl Barrier {
         let Some(gate) = self.gates.get(usize::from(phase)) else { return };
         // The dataset goes on where the phase stopped. A phase that its duration ended has drawn one
         // conversation that it never sent, as in AIPerf.
-        let first_row =
-            gate.first_row.load(Relaxed) + gate.sent.load(Relaxed) + u64::from(gate.by_time.load(Relaxed));
+        let taken = gate.sessions.load(Relaxed) + u64::from(gate.drawn_ahead.load(Relaxed));
+        let first_row = gate.first_row.load(Relaxed)
+            + match self.conversations_min.get(usize::from(phase)).copied().flatten() {
+                None => 0,
+                Some(0) => taken,
+                // A population is drawn before it sends, and nobody is drawn ahead of it.
+                Some(least) => gate.sessions.load(Relaxed).max(least),
+            };
         self.publish(phase + 1, PhaseStart { at: now.plus(LEAD), first_row });
     }
 

@@ -241,7 +241,8 @@ impl Driver {
         let mut turns: u32 = 0;
         loop {
             let now = self.shard.clock.now();
-            if self.shard.interrupt.load(Relaxed) && !self.interrupted {
+            let ends = self.shard.interrupt.load(Relaxed) || self.shard.engine.is_given_up();
+            if ends && !self.interrupted {
                 self.interrupted = true;
                 self.shard.engine.handle_interrupt(now);
             }
@@ -471,11 +472,11 @@ impl Driver {
         while let Some(event) = self.shard.engine.poll_event() {
             let now = self.shard.clock.now();
             match event {
-                PhaseEvent::SendingEnded { phase, at, sent, by_time } => {
+                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead } => {
                     if let Some(begun) = self.begun.iter_mut().find(|begun| begun.phase == phase) {
                         begun.sending_ended = at;
                     }
-                    self.shard.barrier.arrive_ended(phase, sent, by_time, now);
+                    self.shard.barrier.arrive_ended(phase, sessions, drawn_ahead, now);
                 }
                 PhaseEvent::Closed { phase, at } => self.hand_over_phase(phase, at, now),
             }

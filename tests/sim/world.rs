@@ -3,12 +3,15 @@
 //! Every run is a function of its seed: the order of events, the split of the bytes and the faults come
 //! from one generator. A run that does not end is cut and fails.
 
-use phasor::config::{Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, Url};
+use phasor::config::{
+    Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, Ramp, RampStrategy,
+    Reuse, Sampling, Url,
+};
 use phasor::dataset::{Dataset, Row};
 use phasor::engine::{Action, ConnectionId, Engine, EngineOptions, PhaseEvent};
 use phasor::measure::{Outcome, PhaseTally, Record, RecordBatch};
-use phasor::plan::{Plan, Shared};
-use phasor::schedule::Share;
+use phasor::plan::{Plan, Shared, Tuning};
+use phasor::schedule::{Intensity, Rates, Script, Share, Turn};
 use phasor::shard::barrier::Barrier;
 use phasor::time::{Nanos, Stamp};
 use std::cmp::Reverse;
@@ -30,7 +33,54 @@ pub(crate) fn poisson(name: &str, rate_per_s: f64, concurrency: Option<u32>) -> 
     phase(name, Load::Poisson { rate_per_s, concurrency })
 }
 
+pub(crate) fn constant(name: &str, rate_per_s: f64, concurrency: Option<u32>) -> Phase {
+    phase(name, Load::Constant { rate_per_s, concurrency })
+}
+
+pub(crate) fn gamma(name: &str, rate_per_s: f64, smoothness: f64, concurrency: Option<u32>) -> Phase {
+    phase(name, Load::Gamma { rate_per_s, smoothness, concurrency })
+}
+
+pub(crate) fn users(name: &str, users: u32, rate_per_s: f64, concurrency: Option<u32>) -> Phase {
+    phase(name, Load::UserCentric { rate_per_s, users, concurrency })
+}
+
+pub(crate) fn schedule(name: &str, concurrency: Option<u32>) -> Phase {
+    let load =
+        Load::FixedSchedule { auto_offset: true, start_offset_ms: None, end_offset_ms: None, concurrency };
+    phase(name, load)
+}
+
+pub(crate) fn ramp(millis: u64, strategy: RampStrategy) -> Ramp {
+    Ramp { duration: Nanos::from_millis(millis), strategy }
+}
+
+/// How many arrivals an open loop without a cap intends by its duration.
+pub(crate) fn arrivals_of(phase: &Phase) -> f64 {
+    let rates = Rates {
+        target_per_s: phase.load.rate_per_s().unwrap(),
+        ramp: phase.rate_ramp,
+        ramp_step: Tuning::default().ramp_step,
+        series: &phase.rate_series,
+        seed: 42,
+    };
+    Intensity::new(&rates).unwrap().count(phase.stop.duration.unwrap().as_secs_f64())
+}
+
+/// A turn that follows so many milliseconds after the one before.
+pub(crate) fn after(millis: u64) -> Turn {
+    Turn { at: None, delay: Some(Nanos::from_millis(millis)) }
+}
+
+/// A turn at its own time in the trace.
+pub(crate) fn at(millis: u64) -> Turn {
+    Turn { at: Some(Nanos::from_millis(millis)), delay: None }
+}
+
 pub(crate) trait PhaseWords: Sized {
+    fn sessions(self, sessions: u64) -> Self;
+    fn prefill(self, concurrency: u32) -> Self;
+    fn change(self, change: impl FnOnce(&mut Self)) -> Self;
     fn requests(self, requests: u64) -> Self;
     fn millis(self, millis: u64) -> Self;
     fn grace_millis(self, millis: u64) -> Self;
@@ -40,6 +90,18 @@ pub(crate) trait PhaseWords: Sized {
 }
 
 impl PhaseWords for Phase {
+    fn sessions(mut self, sessions: u64) -> Self {
+        self.stop.sessions = Some(sessions);
+        self
+    }
+    fn prefill(mut self, concurrency: u32) -> Self {
+        self.prefill_concurrency = Some(concurrency);
+        self
+    }
+    fn change(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
     fn requests(mut self, requests: u64) -> Self {
         self.stop.requests = Some(requests);
         self
@@ -101,6 +163,11 @@ pub(crate) struct Simulation {
     pub(crate) interrupt_at: Option<Nanos>,
     /// Replies are cut into pieces at random.
     pub(crate) split: bool,
+    /// The turns of each conversation; empty: [`ROWS`] conversations of one turn.
+    pub(crate) script: Vec<Vec<Turn>>,
+    pub(crate) tuning: Tuning,
+    pub(crate) reuse: Reuse,
+    pub(crate) sampling: Sampling,
 }
 
 pub(crate) fn run(phases: Vec<Phase>) -> Simulation {
@@ -120,6 +187,10 @@ pub(crate) fn run(phases: Vec<Phase>) -> Simulation {
         stall: None,
         interrupt_at: None,
         split: false,
+        script: Vec::new(),
+        tuning: Tuning::default(),
+        reuse: Reuse::Pooled,
+        sampling: Sampling::Sequential,
     }
 }
 
@@ -171,6 +242,14 @@ pub(crate) struct Outcomes {
     /// Lives of connections on which more than one request was sent after a close was asked for.
     pub(crate) sends_after_close: u64,
     pub(crate) gaps: Vec<Vec<u64>>,
+    /// The run was given up because too many requests failed.
+    pub(crate) given_up: bool,
+    /// Requests by session, with the connection that each was sent on: shard, slot and life.
+    pub(crate) sent_on: Vec<(u128, (u16, u32, u32))>,
+    /// Requests by session, with the URL that each went to.
+    pub(crate) urls: Vec<(u128, u16)>,
+    /// Most requests without content at once.
+    pub(crate) prefill_max: u64,
 }
 
 impl Outcomes {
@@ -195,6 +274,7 @@ struct World {
     engines: Vec<Engine>,
     barrier: Barrier,
     plan: Arc<Plan>,
+    shared: Arc<Shared>,
     heap: BinaryHeap<Event>,
     sequence: u64,
     rng: fastrand::Rng,
@@ -220,15 +300,20 @@ fn config(sim: &Simulation) -> Config {
         target: "/v1/chat/completions".to_owned(),
         ..Url::default()
     };
-    let endpoint =
-        Endpoint { streaming: sim.streaming, timeout: sim.timeout, ..Endpoint::new(vec![url; sim.urls]) };
+    let endpoint = Endpoint {
+        streaming: sim.streaming,
+        timeout: sim.timeout,
+        reuse: sim.reuse,
+        ..Endpoint::new(vec![url; sim.urls])
+    };
     let mut config = Config::new("m", endpoint, DatasetConfig::synthetic(7, 1, None), sim.phases.clone());
     config.random_seed = sim.random_seed;
+    config.dataset.sampling = sim.sampling;
     config
 }
 
-fn dataset() -> Dataset {
-    let rows = (0..ROWS)
+fn dataset(rows: usize) -> Dataset {
+    let rows: Vec<Row> = (0..rows)
         .map(|row| Row {
             conversation_id: format!("row-{row}"),
             body: row..row + 1,
@@ -236,7 +321,8 @@ fn dataset() -> Dataset {
             osl_tokens: None,
         })
         .collect();
-    Dataset::new(rows, Arc::from(vec![b'x'; ROWS]))
+    let block = Arc::from(vec![b'x'; rows.len()]);
+    Dataset::new(rows, block)
 }
 
 /// An engine that has begun nothing.
@@ -246,7 +332,7 @@ pub(crate) fn idle_engine() -> Engine {
     Engine::new(EngineOptions {
         shared: Arc::new(Shared::new(&plan)),
         plan,
-        dataset: Arc::new(dataset()),
+        dataset: Arc::new(dataset(ROWS)),
         share: Share::new(0, 1),
         connections_max: 8,
         samples_max: 8,
@@ -259,9 +345,13 @@ impl Simulation {
     /// Runs to the end.
     pub(crate) fn run(self) -> Outcomes {
         let seed = self.seed;
-        let plan = Arc::new(Plan::new(&config(&self), ROWS, seed));
+        let script = Arc::new(match self.script.as_slice() {
+            [] => Script::single(ROWS),
+            conversations => Script::new(conversations.iter().map(Vec::as_slice)),
+        });
+        let plan = Arc::new(Plan::for_script(&config(&self), &script, seed, &self.tuning).unwrap());
         let shared = Arc::new(Shared::new(&plan));
-        let data = Arc::new(dataset());
+        let data = Arc::new(dataset(usize::try_from(script.turns_total()).unwrap()));
         let engines = (0..self.shards)
             .map(|shard| {
                 Engine::new(EngineOptions {
@@ -302,7 +392,12 @@ impl Simulation {
                 server_requests: 0,
                 sends_after_close: 0,
                 gaps: Vec::new(),
+                given_up: false,
+                sent_on: Vec::new(),
+                urls: Vec::new(),
+                prefill_max: 0,
             },
+            shared: Arc::clone(&shared),
             plan,
             sim: self,
         };
@@ -351,6 +446,14 @@ impl World {
                 continue;
             }
             self.deliver_due();
+            if self.engines.iter().any(Engine::is_given_up) && !interrupted {
+                interrupted = true;
+                self.outcomes.given_up = true;
+                for engine in &mut self.engines {
+                    engine.handle_interrupt(self.now);
+                }
+                continue;
+            }
             for shard in 0..self.engines.len() {
                 self.engines[shard].handle_timeout(self.now);
                 self.settle(shard);
@@ -414,6 +517,8 @@ impl World {
                         self.outcomes.sends_after_close += 1;
                     }
                     self.outcomes.server_requests += 1;
+                    self.outcomes.urls.push((send.correlation_id, send.url));
+                    self.outcomes.sent_on.push((send.correlation_id, key(shard, send.connection)));
                     self.schedule(Nanos::from_micros(5), shard, send.connection, Happening::Sent);
                     self.answer(shard, send.connection);
                 }
@@ -427,9 +532,9 @@ impl World {
         self.engines[shard].handle_submitted(self.now);
         while let Some(event) = self.engines[shard].poll_event() {
             match event {
-                PhaseEvent::SendingEnded { phase, at, sent, by_time } => {
+                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead } => {
                     self.ends[usize::from(phase)].push(at);
-                    self.barrier.arrive_ended(phase, sent, by_time, self.now);
+                    self.barrier.arrive_ended(phase, sessions, drawn_ahead, self.now);
                 }
                 PhaseEvent::Closed { phase, at } => {
                     let tally = self.engines[shard].take_tally(phase).unwrap();
@@ -443,6 +548,7 @@ impl World {
         if self.engines[shard].records_ready() {
             self.collect(shard);
         }
+        self.outcomes.prefill_max = self.outcomes.prefill_max.max(self.shared.prefills.count());
         let flying = self.in_flight();
         self.outcomes.in_flight_max = self.outcomes.in_flight_max.max(flying);
         if let Some(most) = self.outcomes.in_flight_max_since_start.last_mut() {
@@ -570,6 +676,8 @@ impl World {
         }
         self.outcomes.connections_left = self.engines.iter().map(Engine::connections_open).sum();
         assert_eq!(self.in_flight(), 0, "seed {}: requests in flight after the end", self.sim.seed);
+        assert_eq!(self.shared.in_flight.count(), 0, "seed {}: slots of sessions leak", self.sim.seed);
+        assert_eq!(self.shared.prefills.count(), 0, "seed {}: slots of prefills leak", self.sim.seed);
         for (index, parts) in std::mem::take(&mut self.parts).into_iter().enumerate() {
             let mut records = self.records.remove(&u16::try_from(index).unwrap()).unwrap_or_default();
             records.sort_by_key(|record| record.number);
