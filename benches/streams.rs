@@ -74,6 +74,7 @@ struct Scenario {
 
 /// Memory of the client in KiB.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "units stand in names")]
 struct Memory {
     /// Before the run.
     before_kib: u64,

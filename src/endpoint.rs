@@ -2,7 +2,7 @@
 //!
 //! A [`Dialect`] is what an endpoint type speaks: one file below this one and one line in the table of
 //! [`Dialect::all`]. Payloads are rendered before the run; what varies with a session (its history) is the
-//! only part that is rendered during it, see [`Payload::turn_items`]. Replies are read message by message:
+//! only part that is rendered during it, see `Payload::write`. Replies are read message by message:
 //! [`Reader`] says whether a message has content and what usage it reports, [`Capture`] keeps what a later turn
 //! of the session has to send back. The rules are AIPerf's; `docs/endpoints.md` lists where phasor differs.
 //!

@@ -78,7 +78,9 @@ mod tests {
 
     fn counted(values: &[u64]) -> LatenessCounts {
         let mut counts = LatenessCounts::new();
-        values.iter().for_each(|value| counts.record(Nanos(*value)));
+        for value in values {
+            counts.record(Nanos(*value));
+        }
         counts
     }
 
