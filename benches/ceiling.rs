@@ -20,6 +20,7 @@ use phasor::run::cores::{CoreRequest, assign, available};
 use phasor::run::progress::Ui;
 use phasor::run::{RunOptions, conduct};
 use phasor::shard::driver::Idle;
+use phasor::shard::sources::Sources;
 use phasor::time::{Clock, Nanos};
 use phasor::wire::RequestTemplate;
 use std::io::Write as _;
@@ -187,6 +188,8 @@ fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Measur
         tuning: phasor::plan::Tuning::default(),
         cores: assign(&request, &available().unwrap(), 1).unwrap(),
         idle: Some(Idle::Sleep),
+        sources: Sources::default(),
+        calibration: None,
         ui: Ui::None,
         directory: directory.path().to_owned(),
         cli_command: "bench".to_owned(),

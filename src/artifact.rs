@@ -2,6 +2,7 @@
 //!
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
+pub mod calibration;
 pub mod client_report;
 pub mod console;
 mod csv;
@@ -11,10 +12,10 @@ pub mod inputs;
 pub mod json;
 pub mod log;
 mod manifest;
+pub mod names;
 mod panel;
 pub mod records;
 pub mod results;
-pub mod switches;
 mod timeslices;
 
 pub use file::WriteFailure;
@@ -22,14 +23,15 @@ pub use inputs::write_inputs;
 pub use log::Log;
 pub use records::{RecordBatch, RecordLines};
 pub use results::Results;
-pub use switches::Switches;
 
 use crate::artifact::file::{write_bytes, write_json};
 use crate::config::{Config, PhaseKind};
 use crate::dataset::Dataset;
-use crate::measure::PhaseTally;
+use crate::measure::arrivals::PoissonTest;
 use crate::measure::slices::{NoSlices, Slice, slices};
-use crate::time::{Clock, Nanos, Stamp};
+use crate::measure::verdict::{Reason, Verdict};
+use crate::measure::{Cost, PhaseTally};
+use crate::time::{Clock, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -45,8 +47,6 @@ pub struct FinishedRun<'a> {
     pub config: &'a Config,
     /// What was sent.
     pub dataset: &'a Dataset,
-    /// Which files are written.
-    pub switches: Switches,
     /// Turns stamps into wall time.
     pub clock: Clock,
     /// 12 hex digits.
@@ -61,6 +61,8 @@ pub struct FinishedRun<'a> {
     pub records_lost: u64,
     /// The shards that drove it.
     pub shards: Vec<ShardReport>,
+    /// What this machine can do, if that is known.
+    pub calibration: Option<calibration::Calibration>,
 }
 
 /// A phase that started.
@@ -82,6 +84,14 @@ pub struct FinishedPhase {
     pub ended: Stamp,
     /// The phase was cut short by an interrupt or abort.
     pub interrupted: bool,
+    /// What each shard paid for it.
+    pub shards: Vec<ShardReport>,
+    /// Whether it was the server that was measured.
+    pub verdict: Verdict,
+    /// What stands behind a verdict that is not ok.
+    pub reasons: Vec<Reason>,
+    /// The realised arrivals against the planned law, where there is one and nothing was dropped.
+    pub arrivals: Option<PoissonTest>,
     /// All shards' numbers.
     pub tally: PhaseTally,
 }
@@ -93,14 +103,8 @@ pub struct ShardReport {
     pub shard: u16,
     /// Core it was pinned to.
     pub cpu: usize,
-    /// Share of its time that the loop was not waiting, 0 to 1.
-    pub busy_share: f64,
-    /// Longest time between two looks at the ring.
-    pub longest_gap: Nanos,
-    /// Processor time of its thread, spinning included; absent where the system does not tell.
-    pub cpu_time: Option<Nanos>,
-    /// Time that its thread could have run and did not; absent where the system does not tell.
-    pub run_delay: Option<Nanos>,
+    /// What it cost.
+    pub cost: Cost,
 }
 
 /// What came of writing a run's results.
@@ -128,33 +132,33 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
     let mut failures = Vec::new();
     let mut keep = |written: Result<(), WriteFailure>| failures.extend(written.err());
 
-    let switches = &run.switches;
+    let artifacts = &run.config.artifacts;
     if run.phases.len() > 1 {
         for (phase, scope) in run.phases.iter().zip(&results.phases) {
             let name = |file: &str| format!("phases/{}/{file}", phase.name);
-            if switches.summary {
+            if artifacts.summary_json {
                 let document = json::phase(directory, run, scope);
-                keep(write_json(directory, &name(&switches.json_name()), &document, ""));
+                keep(write_json(directory, &name(&names::json(artifacts)), &document, ""));
             }
-            keep(write_csv(directory, &name(&switches.csv_name()), csv::file(&scope.summary)));
+            keep(write_csv(directory, &name(&names::csv(artifacts)), csv::file(&scope.summary)));
         }
         keep(write_json(directory, MANIFEST, &manifest::manifest(run, &results), "\n"));
     }
-    if switches.summary {
-        keep(write_json(directory, &switches.json_name(), &json::root(directory, run, &results), ""));
+    if artifacts.summary_json {
+        keep(write_json(directory, &names::json(artifacts), &json::root(directory, run, &results), ""));
     }
-    keep(write_csv(directory, &switches.csv_name(), csv::file(&results.root.summary)));
+    keep(write_csv(directory, &names::csv(artifacts), csv::file(&results.root.summary)));
     let mut missing = Vec::new();
     match slices_of(run) {
         None => {}
         Some(Ok(slices)) => {
             let document = timeslices::json_file(directory, run, &slices);
-            keep(write_json(directory, &switches.slices_json_name(), &document, ""));
-            keep(write_csv(directory, &switches.slices_csv_name(), timeslices::csv_file(&slices)));
+            keep(write_json(directory, &names::slices_json(artifacts), &document, ""));
+            keep(write_csv(directory, &names::slices_csv(artifacts), timeslices::csv_file(&slices)));
         }
         Some(Err(why)) => missing.push(why.to_string()),
     }
-    keep(write_bytes(directory, &switches.console_name(), tables.as_bytes()));
+    keep(write_bytes(directory, &names::console(artifacts), tables.as_bytes()));
     keep(write_json(directory, client_report::CLIENT_REPORT, &client_report::report(run), "\n"));
 
     let failed: Vec<String> = failures.iter().map(|failure| failure.path.display().to_string()).collect();
@@ -168,7 +172,7 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
 
 /// The slices of the profiling phases, if they are asked for.
 fn slices_of(run: &FinishedRun<'_>) -> Option<Result<Vec<Slice>, NoSlices>> {
-    let width = run.switches.slice_duration?;
+    let width = run.config.artifacts.slice_duration?;
     let profiling = run.phases.iter().filter(|phase| phase.kind == PhaseKind::Profiling);
     let tallies: Vec<&PhaseTally> = profiling.map(|phase| &phase.tally).collect();
     Some(slices(&tallies, run.clock, width, run.config.endpoint.streaming))

@@ -2,6 +2,8 @@
 //!
 //! It reads arguments and prints; what a config means and how a run goes is decided below.
 
+mod calibrate;
+mod doctor;
 mod explain;
 mod flags;
 mod mock;
@@ -35,11 +37,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Measure what this client can do on this machine, so that runs can be held against it
+    Calibrate(calibrate::CalibrateArguments),
     /// Print completions for a shell, to be sourced by it
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Check what this machine lacks for a good run, and name the command that sets it
+    Doctor(doctor::DoctorArguments),
     /// Tell what a config would send: phases, rates, connections, time
     Explain(explain::ExplainArguments),
     /// Serve the built-in inference server, for trying out phasor or any other client
@@ -93,10 +99,12 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match arguments.command {
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut command(), "phasor", &mut std::io::stdout());
             Ok(0)
         }
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Explain(arguments) => Ok(explain::explain(&arguments)),
         Command::Mock(arguments) => mock::serve(&arguments),
         Command::Profile(arguments) => {

@@ -184,7 +184,9 @@ pub fn read(source: &Source<'_>) -> Result<Loaded, Diagnostics> {
     let mut trees = if source.has_file {
         trees(text, &texts, source.variables)?
     } else {
-        let document = flags::document(&given, &end);
+        let mut document = flags::document(&given, &end);
+        let directory = source.directory.map_or_else(PathBuf::new, Path::to_path_buf);
+        flags::promote(&mut document, &given, &directory, &mut faults);
         Trees { rendered: document.clone(), raw: document, doubts: Vec::new() }
     };
     trees.doubts.append(&mut faults);

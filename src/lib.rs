@@ -8,6 +8,8 @@
 //! | ground | [`time`] | the only clock; stamps and spans |
 //! | ground | [`rng`] | AIPerf's seeded random streams |
 //! | ground | [`config`] | a YAML file into what is meant, or every fault with its place |
+//! | ground | [`tokenizer`] | texts into tokens and back |
+//! | ground | [`endpoint`] | turns of a conversation into payloads, replies into texts and usage |
 //! | ground | [`dataset`] | a meant dataset into rendered request bodies |
 //! | ground | [`schedule`] | a phase and a seed into due times, request numbers and cancellations |
 //! | ground | [`wire`] | bytes into replies; requests into bytes |
@@ -29,6 +31,10 @@ pub mod time;
 pub mod rng;
 
 pub mod config;
+
+pub mod tokenizer;
+
+pub mod endpoint;
 
 pub mod dataset;
 

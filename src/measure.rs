@@ -5,9 +5,11 @@
 //! that for one phase on one shard. Merging tallies is associative and the order of shards does not show.
 //! It reads no clock and writes no file.
 
+pub mod arrivals;
 pub mod batch;
 pub mod catalogue;
 pub mod confidence;
+pub mod cost;
 pub mod facts;
 pub mod failure;
 pub mod intervals;
@@ -19,9 +21,11 @@ pub mod slices;
 pub mod statistics;
 pub mod summary;
 pub mod tally;
+pub mod verdict;
 pub mod weighted;
 
 pub use batch::RecordBatch;
+pub use cost::{Cost, ReapDelay};
 pub use failure::Failure;
 pub use judgement::Judgement;
 pub use record::{Outcome, Record};

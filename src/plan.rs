@@ -387,6 +387,17 @@ impl PhasePlan {
         self.in_flight_max.map(u64::from)
     }
 
+    /// Whether every arrival of a rate that never changes is sent when it is due.
+    pub fn keeps_its_rate(&self) -> bool {
+        let changes = self.rate_ramp.is_some() || !self.rate_series.is_empty();
+        !changes && !self.prefill_counted && !self.seamless && self.stop.sessions.is_none()
+    }
+
+    /// Whether each slot of a closed loop may carry a request from the start on.
+    pub const fn keeps_its_slots(&self) -> bool {
+        self.concurrency_ramp.is_none() && !self.prefill_counted
+    }
+
     /// The arrivals of `share`; `None` for a closed loop. The phase begins at position `first` of the order
     /// of conversations.
     pub fn arrivals(&self, plan: &Plan, first: u64, share: Share) -> Option<Arrivals> {

@@ -5,6 +5,8 @@
 //! every machine and for any number of shards. This module takes no entropy: what has no seed does not
 //! come here. Vectors of AIPerf itself stand in `tests/rng_vectors.rs`.
 
+pub mod numpy;
+
 use sha2::{Digest, Sha256};
 
 /// Gaps between requests of a Poisson phase.

@@ -4,17 +4,22 @@
 //! shards, watch them, merge what they hand over, write the results. The shards find their way through the
 //! phases by themselves (see the barrier in the shard's module); the conductor never stands between them.
 
+pub mod calibrate;
 pub mod cores;
+pub mod doctor;
 pub mod interrupt;
 pub mod limits;
+pub mod machine;
+pub mod ports;
 pub mod progress;
 pub mod recording;
-mod wanted;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
 use crate::artifact::FinishedRun;
 use crate::artifact::ShardReport;
+use crate::artifact::calibration;
+use crate::artifact::calibration::Calibration;
 use crate::artifact::log::Level;
 use crate::artifact::log::Log;
 use crate::artifact::records::RecordLines;
@@ -23,8 +28,12 @@ use crate::config::Load;
 use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::engine::EngineOptions;
+use crate::measure::Cost;
 use crate::measure::Judgement;
 use crate::measure::PhaseTally;
+use crate::measure::verdict;
+use crate::measure::verdict::Evidence;
+use crate::measure::verdict::LoadShape;
 use crate::plan;
 use crate::plan::GivenUp;
 use crate::plan::PHASES_MAX;
@@ -37,7 +46,6 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
-use crate::run::wanted::Wanted;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -48,6 +56,7 @@ use crate::shard::driver::Message;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::shard::ring::RingOptions;
+use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
 use std::net::SocketAddr;
@@ -81,6 +90,10 @@ pub struct RunOptions {
     pub tuning: Tuning,
     /// What a shard does while it has nothing to do; absent: it spins if its core is its own.
     pub idle: Option<Idle>,
+    /// Addresses that connections come from, in turn; empty: the kernel chooses.
+    pub sources: Sources,
+    /// What this machine can do, if that is known: phases are held against it.
+    pub calibration: Option<Calibration>,
     /// Progress on stderr.
     pub ui: Ui,
     /// Where the files go; exists.
@@ -108,6 +121,8 @@ pub struct RunOutcome {
     pub interrupted: bool,
     /// What could not be done: a shard's fault, a file that could not be written, records lost.
     pub faults: Vec<String>,
+    /// The phases that started, in order.
+    pub phases: Vec<FinishedPhase>,
 }
 
 /// Why a run did not start.
@@ -133,6 +148,9 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// A source address is of no use.
+    #[error(transparent)]
+    Source(#[from] ports::SourceAddressError),
     /// A shard could not be started.
     #[error(transparent)]
     Spawn(#[from] shard::SpawnError),
@@ -162,6 +180,7 @@ pub fn conduct(
     let script = Arc::new(plan::script_of(dataset));
     let plan = Arc::new(Plan::for_script(config, &script, fastrand::u64(..), &options.tuning)?);
     let addresses = resolve(config)?;
+    ports::check(&options.sources, &addresses)?;
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
     let ends = if options.server_inside { 2 } else { 1 };
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
@@ -171,11 +190,13 @@ pub fn conduct(
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
-    let Wanted { switches, judgement } = Wanted::of(config)?;
-    let record_path = options.directory.join(switches.records_name());
+    let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
+    let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
+    let judgement = Arc::new(judgement);
+    let record_path = options.directory.join(artifact::names::records(&config.artifacts));
     let records_failed = |source| RunError::Artifact { path: record_path.display().to_string(), source };
-    let (recorder, ports) = if switches.records {
-        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement), &switches);
+    let (recorder, ports) = if config.artifacts.records {
+        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement));
         let (recorder, ports) =
             Recorder::start(&record_path, lines, usize::from(shards)).map_err(records_failed)?;
         (Some(recorder), ports.into_iter().map(Some).collect())
@@ -200,7 +221,6 @@ pub fn conduct(
     let run = FinishedRun {
         config,
         dataset,
-        switches,
         clock: options.clock,
         benchmark_id: format!("{:012x}", fastrand::u64(..) >> 16),
         cli_command: options.cli_command.clone(),
@@ -208,14 +228,16 @@ pub fn conduct(
         interrupted: gathered.interrupted,
         records_lost,
         shards: gathered.shards,
+        calibration: options.calibration,
     };
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
     faults.extend(written.failures.iter().map(ToString::to_string));
     faults.extend(written.missing);
     faults.extend(log.and_then(|log| end_log(log, ok, errors, &faults)));
-    let console = format!("{}\n{}", written.tables, written.footer);
-    Ok(RunOutcome { console, ok, errors, interrupted: gathered.interrupted, faults })
+    let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
+    let FinishedRun { phases, interrupted, .. } = run;
+    Ok(RunOutcome { console, ok, errors, interrupted, faults, phases })
 }
 
 /// Says in the log how the run ended; what went wrong with the log itself.
@@ -253,8 +275,23 @@ fn profiling_counts(run: &FinishedRun<'_>) -> (u64, u64) {
     })
 }
 
+/// More connections in flight than this machine has ports for, if the plan says how many there are and the
+/// system how many ports.
+pub fn port_shortage(config: &Config, sources: &Sources) -> Result<Option<ports::Shortage>, RunError> {
+    let peak = in_flight_peak(config);
+    let range = ports::PortRange::read(Path::new("/"));
+    let Some((peak, range)) = peak.zip(range) else { return Ok(None) };
+    Ok(ports::shortage(range, peak, &resolve(config)?, sources))
+}
+
+/// Most requests in flight by plan; absent when an open loop has no cap.
+pub fn in_flight_peak(config: &Config) -> Option<u64> {
+    // Neither the rows nor the seed have a part in it.
+    Plan::new(config, 1, 0).in_flight_peak()
+}
+
 /// The address of each URL, IPv4 first as AIPerf does.
-fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
+pub fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
     let address = |url: &crate::config::Url| {
         let resolve = |reason: String| RunError::Resolve { host: url.host.clone(), reason };
         let mut found: Vec<SocketAddr> = (url.host.as_str(), url.port)
@@ -322,7 +359,9 @@ impl Team {
                 engine,
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),
                 shard: number,
+                cpu,
                 addresses: addresses.to_vec(),
+                sources: options.sources.starting_at(number),
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,
@@ -331,7 +370,7 @@ impl Team {
                 clock: options.clock,
                 idle,
             };
-            match shard::spawn(shard, cpu, ring_options(per_shard)) {
+            match shard::spawn(shard, ring_options(per_shard)) {
                 Ok(running) => team.running.push(running),
                 Err(error) => {
                     // The shards that did start wait at the barrier for this one.
@@ -383,10 +422,7 @@ impl Team {
                     gathered.shards.push(ShardReport {
                         shard,
                         cpu: options.cores.shards.get(usize::from(shard)).copied().unwrap_or(0),
-                        busy_share: cost.busy_share,
-                        longest_gap: cost.longest_gap,
-                        cpu_time: cost.cpu_time,
-                        run_delay: cost.run_delay,
+                        cost,
                     });
                     if let Some(fault) = fault {
                         gathered.faults.push(format!("shard {shard} stopped: {fault}"));
@@ -443,6 +479,8 @@ fn show_complete(display: &mut Display, plan: &Plan, finished: &FinishedPhase) {
 fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<FinishedPhase> {
     let phase = plan.phase(index)?;
     parts.sort_by_key(|part| part.shard);
+    let shards: Vec<ShardReport> =
+        parts.iter().map(|part| ShardReport { shard: part.shard, cpu: part.cpu, cost: part.cost }).collect();
     let first = parts.first()?;
     let started = first.started;
     let latest = |of: fn(&ClosedPhase) -> Stamp| parts.iter().map(of).max().unwrap_or(started);
@@ -454,7 +492,39 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     for other in tallies {
         tally.merge(other);
     }
+    let arrivals = match phase.load {
+        // Arrivals that a limit took away or kept waiting leave another process behind.
+        Load::Poisson { rate_per_s, concurrency: None }
+            if phase.keeps_its_rate() && tally.counts().dropped() == 0 =>
+        {
+            tally.arrivals().poisson_test(rate_per_s)
+        }
+        _ => None,
+    };
+    let costs: Vec<Cost> = shards.iter().map(|shard| shard.cost).collect();
+    let (verdict, reasons) = verdict::judge(&Evidence {
+        tally: &tally,
+        shape: match phase.load {
+            // A seamless start waits for the requests of the phase before, and a session may think.
+            Load::Concurrency { concurrency } => {
+                let always_busy = !phase.seamless && phase.keeps_its_slots() && !plan.script.has_sessions();
+                LoadShape::Closed { slots: always_busy.then_some(concurrency) }
+            }
+            Load::Constant { .. }
+            | Load::FixedSchedule { .. }
+            | Load::Gamma { .. }
+            | Load::Poisson { .. }
+            | Load::UserCentric { .. } => LoadShape::Open,
+        },
+        sending: sending_ended.since(started),
+        costs: &costs,
+        arrivals,
+    });
     Some(FinishedPhase {
+        shards,
+        verdict,
+        reasons,
+        arrivals,
         index,
         profiling_index: phase.profiling_index,
         name: phase.name.clone(),

@@ -2,19 +2,23 @@
 //!
 //! All unsafe code of phasor lives in [`sys`]. [`ring`] is a safe, completion-based socket layer over it
 //! that the client's driver and the built-in server share; [`driver`] joins an engine to a ring;
-//! [`barrier`] is where shards meet at the edges of phases. No rule about requests stands here.
+//! [`barrier`] is where shards meet at the edges of phases; [`sources`] are the addresses that connections
+//! come from. No rule about requests stands here.
 
 pub mod barrier;
 pub mod driver;
 pub mod meter;
 pub mod ring;
+pub mod sources;
 #[expect(unsafe_code, reason = "the one place that talks to the kernel's shared memory")]
 pub mod sys;
 
+pub use self::meter::spin_window_after;
+
+use crate::measure::Cost;
 use crate::shard::driver::Driver;
 use crate::shard::driver::Message;
 use crate::shard::driver::Shard;
-use crate::shard::meter::Cost;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingOptions;
 
@@ -48,9 +52,10 @@ impl Running {
     }
 }
 
-/// Starts a shard on a thread of its own, pinned to `cpu`. Everything it has to say comes as
+/// Starts a shard on a thread of its own, pinned to its core. Everything it has to say comes as
 /// [`Message`]s, the last one always [`Message::Ended`] (unless the thread panics).
-pub fn spawn(shard: Shard, cpu: usize, ring: RingOptions) -> Result<Running, SpawnError> {
+pub fn spawn(shard: Shard, ring: RingOptions) -> Result<Running, SpawnError> {
+    let cpu = shard.cpu;
     let name = format!("phasor-shard-{}", shard.shard);
     glommio::LocalExecutorBuilder::new(glommio::Placement::Fixed(cpu))
         .name(&name)

@@ -26,5 +26,6 @@ pub mod reply;
 pub mod request;
 mod sse;
 
-pub use reply::{Fault, Fed, Progress, ReplyDecoder, Usage};
+pub use crate::endpoint::Usage;
+pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};
 pub use request::{RequestTemplate, uuid_v4, write_uuid};

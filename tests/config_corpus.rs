@@ -142,7 +142,7 @@ fn compare(wanted: impl Fn(&Value) -> bool, load: impl Fn(&Value) -> Result<Load
                 }
             }
             (Ok(_), false) => {
-                faults.push(format!("{name}: accepted, but AIPerf refuses it: {}", case["kind"]))
+                faults.push(format!("{name}: accepted, but AIPerf refuses it: {}", case["kind"]));
             }
             (Err(found), true) => faults.push(format!("{name}: refused, but AIPerf accepts it:\n{found}")),
             (Err(_), false) => {}

@@ -196,6 +196,61 @@ fn a_type_that_cannot_be_run_yet_is_valid_and_refused_at_the_start() {
 }
 
 #[test]
+fn an_undefined_name_in_a_template() {
+    let phases =
+        "    - {name: profiling, type: concurrency, requests: \"{{ bse * 2 }}\"}\nvariables: {base: 4}\n";
+    assert_snapshot!(shown(phases), @r#"
+    error: the template of `benchmark.phases.0.requests` cannot be rendered: `bse` is not defined, did you mean `base`?
+     --> demo.yaml:6:54
+      |
+    6 |     - {name: profiling, type: concurrency, requests: "{{ bse * 2 }}"}
+      |                                                      ^^^^^^^^^^^^^^^ template
+      |
+      = help: names in templates are the keys of `variables:` and of this file
+    "#);
+}
+
+#[test]
+fn a_variable_of_the_environment_that_is_not_set() {
+    let phases = "    - {name: profiling, type: concurrency, requests: \"${PHASOR_TEST_NEVER_SET}\"}\n";
+    assert_snapshot!(shown(phases), @r#"
+    error: the environment variable `PHASOR_TEST_NEVER_SET` is not set
+     --> demo.yaml:6:54
+      |
+    6 |     - {name: profiling, type: concurrency, requests: "${PHASOR_TEST_NEVER_SET}"}
+      |                                                      ^^^^^^^^^^^^^^^^^^^^^^^^^^ needs `PHASOR_TEST_NEVER_SET`
+      |
+      = help: set it, or give a default: `${PHASOR_TEST_NEVER_SET:value}`
+    "#);
+}
+
+#[test]
+fn a_bad_variation() {
+    let phases = "    - {name: profiling, type: concurrency, requests: 4}\nsweep: {type: grid, parameters: {requests: [1, 0]}}\n";
+    assert_snapshot!(shown(phases), @r"
+    error: variation 1 (phases.profiling.requests=0): `benchmark.phases.0.requests` must be a whole number of at least 1, found the whole number 0
+     --> demo.yaml:7:48
+      |
+    7 | sweep: {type: grid, parameters: {requests: [1, 0]}}
+      |                                                ^ must be a whole number of at least 1
+    ");
+}
+
+#[test]
+fn a_sweep_path_to_nowhere() {
+    let phases = "    - {name: profiling, type: concurrency, requests: 4}\nsweep: {type: grid, parameters: {phases.calm.rate: [1]}}\n";
+    assert_snapshot!(shown(phases), @r"
+    error: the path `phases.calm.rate` cannot be written: nothing is named `calm` there, but `profiling`
+     --> demo.yaml:7:53
+      |
+    7 | sweep: {type: grid, parameters: {phases.calm.rate: [1]}}
+      |                                                     ^ value for `phases.calm.rate`
+      |
+      = help: name one of the entries
+    ");
+}
+
+#[test]
 fn two_faults_at_once() {
     let phases = "    - {name: profiling, type: concurrency, requests: 1, seamless: maybe}\n    \
                   - {name: after, kind: Profiling, type: concurrency, duration: 1h30m}\n";
@@ -277,6 +332,17 @@ fn files_that_cannot_be_read_are_faults_too() {
 }
 
 #[test]
+fn the_wide_file_is_valid() {
+    let loaded = config::parse("wide.yaml", WIDE).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_eq!(loaded.variations.len(), 8);
+    assert!(config::support::unsupported(&loaded.config).errors().count() > 12);
+    // Trials that end early need all trials of one variation before the next.
+    let repeated = config::parse("wide.yaml", &WIDE.replace("independent", "repeated"));
+    let faults = repeated.err().map(|faults| faults.to_string()).unwrap_or_default();
+    assert!(faults.contains("iterationOrder: independent"), "{faults}");
+}
+
+#[test]
 fn one_fault_makes_no_second_one() {
     for phases in [
         "    - {name: profiling, type: concurrency, requests: 0}\n",
@@ -324,6 +390,42 @@ benchmark:
   runtime: {ui: none}
 "#;
 
+/// The rest of what a file may have.
+const WIDE: &str = r#"schemaVersion: "2.0"
+variables: {base: 4, twice: "{{ base * 2 }}"}
+sweep:
+  type: grid
+  iterationOrder: independent
+  parameters:
+    phases.calm.rate: [1, 2.5]
+    phases.0.cancellation: [{rate: 1}, null]
+    variables.base: [3, 4]
+multiRun: {numRuns: 2, cooldownSeconds: 1, convergence: {metric: request_latency, minRuns: 2}}
+benchmark:
+  models: {strategy: weighted, items: [{name: a, weight: 0.5}, {name: b, weight: 0.5}]}
+  endpoint:
+    urls: ["https://u:p@h/v1?x=1"]
+    headers: {A: "${HOME:x}"}
+    extra: {a: [1, {b: null}]}
+    streaming: true
+    resetKvCache: {path: /x}
+  dataset:
+    isl: {peaks: [{mean: 8, weight: 2}, {mean: 9, median: 4, max: 20}]}
+    prompts: {osl: {points: [{value: 4, weight: 1}]}, sequenceDistribution: [{isl: 4, osl: 4, probability: 100}]}
+    prefixPrompts: {poolSize: 2, length: 4}
+    turns: {mean: 2, stddev: 1}
+  phases:
+    - {name: warmup, type: gamma, rate: 4, smoothness: 0.5, requests: "{{ twice }}", concurrencyRamp: {duration: 5s}}
+    - {name: calm, kind: profiling, type: poisson, rate: "{{ base }}", duration: 9, gracePeriod: 1}
+    - {name: users, kind: profiling, type: user_centric, rate: 4, users: 2, sessions: 4, seamless: true}
+    - {name: series, kind: profiling, type: constant, rateSeries: [{timeS: 0, qps: 1}, {timeS: 1, qps: 2}], requests: 4}
+    - {name: scale, kind: profiling, type: concurrency, concurrency: 9, duration: 9, adaptiveScale: {sustainDuration: 2, sla: {request_latency: {p95: {lt: 5}}}}}
+  slos: {request_latency: 5}
+  artifacts: {summary: false, userFiles: [{path: a, content: "{{ x }}"}]}
+  serverMetrics: http://a:1/metrics
+  logging: {level: debug}
+"#;
+
 /// Pieces that a mutated file may gain.
 const PIECES: &[&str] = &[
     ":",
@@ -364,6 +466,11 @@ const PIECES: &[&str] = &[
     "phases:",
     "name: ",
     "sweep: ",
+    "{{ ",
+    " }}",
+    "{% if x %}",
+    "${",
+    "phases.calm.",
     "\\x",
     "\u{2028}",
     "@",
@@ -375,9 +482,10 @@ proptest! {
 
     #[test]
     fn no_change_of_a_file_makes_the_reader_panic(
-        changes in prop::collection::vec((0..WHOLE.len(), 0..12_usize, 0..PIECES.len(), any::<bool>()), 1..6)
+        wide in any::<bool>(),
+        changes in prop::collection::vec((0..WIDE.len(), 0..12_usize, 0..PIECES.len(), any::<bool>()), 1..6)
     ) {
-        let mut text = WHOLE.to_owned();
+        let mut text = if wide { WIDE } else { WHOLE }.to_owned();
         for (at, removed, piece, inserts) in changes {
             let floor = |at: usize| {
                 (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)

@@ -11,9 +11,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("rng", &[]),
     ("config", &["time"]),
-    ("dataset", &["time", "rng", "config"]),
+    ("tokenizer", &[]),
+    ("endpoint", &["time", "config"]),
+    ("dataset", &["time", "rng", "config", "endpoint", "tokenizer"]),
     ("schedule", &["time", "rng", "config"]),
-    ("wire", &["time", "config"]),
+    ("wire", &["time", "config", "endpoint"]),
     ("measure", &["time", "wire"]),
     ("plan", &["time", "rng", "config", "dataset", "schedule"]),
     ("engine", &["time", "rng", "config", "dataset", "schedule", "wire", "measure", "plan"]),
@@ -106,6 +108,7 @@ fn unsafe_code_stands_in_shard_sys_alone() {
             continue;
         }
         for (number, line) in code(&text) {
+            let line: String = line.split('"').step_by(2).collect();
             let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
             if words.contains(&"unsafe") {
                 faults.push(format!("{}:{number}: unsafe", path.display()));
@@ -136,9 +139,23 @@ fn the_clock_is_read_in_time_alone() {
 
 #[test]
 fn pure_floors_open_no_socket_and_no_executor() {
-    let pure = ["time", "rng", "config", "dataset", "schedule", "wire", "measure", "plan", "engine"];
+    let pure = [
+        "time",
+        "rng",
+        "config",
+        "tokenizer",
+        "endpoint",
+        "dataset",
+        "schedule",
+        "wire",
+        "measure",
+        "plan",
+        "engine",
+    ];
     let mut faults = Vec::new();
     for (module, path, text) in sources() {
+        // Rendering bodies before the run is the one thing that a pure floor does on all cores.
+        let renders = path.ends_with("dataset/render.rs") || path.ends_with("dataset/synthetic.rs");
         if !pure.contains(&module.as_str()) {
             continue;
         }
@@ -146,7 +163,7 @@ fn pure_floors_open_no_socket_and_no_executor() {
             for word in
                 ["glommio", "io_uring", "socket2", "TcpStream", "TcpListener", "std::thread", "libc::"]
             {
-                if line.contains(word) {
+                if line.contains(word) && !(renders && word == "std::thread") {
                     faults.push(format!("{}:{number}: {word} on a pure floor", path.display()));
                 }
             }

@@ -28,7 +28,7 @@ impl Seen {
             Event::Closed { socket } => Self::Closed(socket),
             Event::Connected { socket, result } => Self::Connected(socket, result),
             Event::Ended { socket, errno } => Self::Ended(socket, errno),
-            Event::Received { socket, bytes } => Self::Received(socket, bytes.to_vec()),
+            Event::Received { socket, bytes, .. } => Self::Received(socket, bytes.to_vec()),
             Event::Sent { socket, result } => Self::Sent(socket, result),
         }
     }
@@ -496,4 +496,54 @@ fn impossible_sizes_are_refused_by_name() {
     ] {
         assert!(matches!(Ring::new(options, Arc::from([])), Err(RingError::Sizes { .. })), "{options:?}");
     }
+}
+
+#[test]
+fn a_stamping_socket_says_when_the_kernel_had_the_bytes_and_ends_as_others_do() {
+    let (ours, theirs) = socket2_pair();
+    let clock = Clock::start();
+    let mut ring = Ring::new(SMALL, Arc::from([])).unwrap();
+    let socket = ring.open(ours).unwrap();
+    ring.stamp_arrivals(socket);
+    ring.receive(socket);
+    let before = clock.unix_ns(clock.now());
+    let (mut received, mut stamps, mut ended) = (0, Vec::new(), false);
+    let mut theirs = Some(theirs);
+    // The kernel begins to stamp a moment after it was asked to: the first bytes may come without a time.
+    for round in 0..1_000 {
+        match &mut theirs {
+            Some(peer) if stamps.is_empty() || round < 3 => peer.write_all(b"stamped").unwrap(),
+            Some(_) | None => theirs = None,
+        }
+        ring.enter(Wait::AtMost(Nanos::from_millis(5))).unwrap();
+        ring.reap(&clock, 64, |now, event| match event {
+            Event::Received { bytes, arrived_unix_ns, .. } => {
+                assert!(bytes.iter().all(|byte| b"stamped".contains(byte)));
+                received += bytes.len();
+                stamps.extend(arrived_unix_ns.map(|arrived| (arrived, clock.unix_ns(now))));
+            }
+            Event::Ended { errno, .. } => {
+                assert_eq!(errno, None);
+                ended = true;
+            }
+            other => panic!("{other:?}"),
+        });
+        if ended {
+            break;
+        }
+    }
+    assert!(ended, "the end of the stream is not seen");
+    assert!(received > 0 && received.is_multiple_of(7), "{received} bytes");
+    let (arrived, taken) = stamps[0];
+    // The wall clock may be steered between the two readings, by far less than a millisecond.
+    let slack = 1_000_000;
+    assert!(arrived + slack >= before && arrived <= taken + slack, "{before} {arrived} {taken}");
+}
+
+/// A TCP connection to ourselves: a raw end for the ring and a plain one.
+fn socket2_pair() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (ours, _) = listener.accept().unwrap();
+    (ours.into(), theirs)
 }

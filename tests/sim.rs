@@ -403,6 +403,19 @@ fn each_fault_has_its_name() {
     expect(Faults { truncate: 100, ..none }, None, "ClientPayloadError");
     expect(Faults { reset_late: 100, ..none }, None, "ClientPayloadError");
     expect(Faults { status: 100, ..none }, Some(429), "Too Many Requests");
+    expect(Faults { starve: 100, ..none }, None, "ClientSocketError");
+}
+
+#[test]
+fn a_client_without_ports_fails_every_request_by_the_name_of_the_limit() {
+    let starved = Faults { starve: 100, ..Faults::default() };
+    let outcomes = run(vec![concurrency("load", 3).requests(50)]).shards(2).faults(starved).run();
+    check_totals(&outcomes, 1);
+    let tally = &outcomes.phase(0).tally;
+    assert_eq!(tally.counts().failed, 50);
+    let groups = tally.error_groups();
+    assert_eq!(groups.len(), 1);
+    assert_eq!(groups[0].failure.client_error(), Some("EADDRNOTAVAIL"));
 }
 
 #[test]
@@ -487,6 +500,7 @@ fn mixture(seed: u64) -> Simulation {
         truncate: rng.u32(0..10),
         hang: rng.u32(0..5),
         status: rng.u32(0..10),
+        starve: rng.u32(0..10),
     };
     let turns_max = rng.usize(1..5);
     let script: Vec<Vec<Turn>> = (0..rng.usize(1..30))

@@ -46,7 +46,11 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("start_ns", json!(run.clock.unix_ns(phase.started)));
     add("sending_end_ns", json!(run.clock.unix_ns(phase.sending_ended)));
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
+    members.extend(proof(phase));
     members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming));
+    if let Some(calibration) = &run.calibration {
+        members.insert("calibration".to_owned(), calibration.json(run, phase));
+    }
     Json::Object(members)
 }
 
@@ -63,6 +67,7 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     add("failed", json!(counts.failed));
     add("cancelled", json!(counts.cancelled));
     add("abandoned", json!(counts.abandoned));
+    add("client_errors", client_errors(tallies));
     if let Some(lateness) = PhaseTally::pooled_lateness(tallies.iter().copied()) {
         add("lateness_ns", late(&lateness));
     }
@@ -91,6 +96,18 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     add("request_body_bytes", json!(counts.request_body_bytes));
     add("reply_body_bytes", json!(counts.reply_body_bytes));
     members
+}
+
+/// Failures that are the client's own fault, by the name of the limit they met.
+fn client_errors(tallies: &[&PhaseTally]) -> Json {
+    let mut counts = Map::new();
+    for group in PhaseTally::pooled_errors(tallies.iter().copied()) {
+        if let Some(name) = group.failure.client_error() {
+            let before = counts.get(name).and_then(Json::as_u64).unwrap_or(0);
+            counts.insert(name.to_owned(), json!(before + group.count));
+        }
+    }
+    Json::Object(counts)
 }
 
 fn late(lateness: &Lateness) -> Json {
@@ -151,16 +168,61 @@ fn intervals(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
 
 /// What one shard cost; what the system did not tell is absent.
 fn shard_cost(shard: &ShardReport) -> Json {
-    let mut cost = json!({
-        "shard": shard.shard,
-        "cpu": shard.cpu,
-        "busy_share": shard.busy_share,
-        "longest_gap_ns": shard.longest_gap.0,
-    });
-    for (name, span) in [("cpu_time_ns", shard.cpu_time), ("run_delay_ns", shard.run_delay)] {
-        if let (Some(span), Some(members)) = (span, cost.as_object_mut()) {
-            members.insert(name.to_owned(), json!(span.0));
+    let cost = &shard.cost;
+    let mut members = Map::new();
+    let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
+    add("shard", json!(shard.shard));
+    add("cpu", json!(shard.cpu));
+    add("busy_share", json!(cost.busy_share));
+    add("longest_gap_ns", json!(cost.longest_gap.0));
+    let told = [
+        ("cpu_time_ns", cost.cpu_time.map(|span| span.0)),
+        ("run_delay_ns", cost.run_delay.map(|span| span.0)),
+        ("involuntary_switches", cost.involuntary_switches),
+        ("steal_ns", cost.steal.map(|span| span.0)),
+    ];
+    for (name, value) in told {
+        if let Some(value) = value {
+            add(name, json!(value));
         }
     }
-    cost
+    if let Some(delay) = &cost.receive_to_reap {
+        let delay = json!({
+            "p50": delay.p50.0, "p99": delay.p99.0, "max": delay.max.0, "count": delay.count,
+        });
+        add("receive_to_reap_ns", delay);
+    }
+    Json::Object(members)
+}
+
+/// The client's part in the numbers of a phase.
+fn proof(phase: &FinishedPhase) -> Map<String, Json> {
+    let mut members = Map::new();
+    let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
+    add("verdict", json!(phase.verdict.name()));
+    let reasons = phase.reasons.iter().map(|reason| {
+        json!({
+            "what": reason.what,
+            "value": reason.value,
+            "limit": reason.limit,
+            "verdict": reason.verdict.name(),
+        })
+    });
+    add("reasons", reasons.collect());
+    if let Some(test) = &phase.arrivals {
+        let mut law = json!({
+            "law": "poisson",
+            "gaps": test.gaps,
+            "rate_per_s": test.rate_per_s,
+            "distance": test.distance,
+            "distance_limit": test.distance_limit,
+            "passes": test.passes(),
+        });
+        if let (Some(dispersion), Some(members)) = (test.dispersion_100ms, law.as_object_mut()) {
+            members.insert("dispersion_100ms".to_owned(), json!(dispersion));
+        }
+        add("arrivals", law);
+    }
+    add("shards", phase.shards.iter().map(shard_cost).collect());
+    members
 }

@@ -3,11 +3,12 @@
 use crate::artifact::grid::{Align, Grid, wrap};
 use crate::artifact::json::INCOMPLETE_REASON;
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedRun, panel};
+use crate::artifact::{FinishedRun, names, panel};
 use crate::measure::catalogue::Table;
 use crate::measure::statistics::Statistics;
 use crate::measure::summary::{Summary, Value};
 use crate::measure::tally::{Counts, ErrorGroup};
+use crate::measure::verdict::Verdict;
 use crate::measure::weighted::TimeWeighted;
 use crate::time::Nanos;
 use std::fmt::Write;
@@ -52,7 +53,7 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
         }
     }
     let root = &results.root.summary;
-    if run.switches.show_trace_timing {
+    if run.config.artifacts.show_trace_timing {
         section(&mut text, &metric_table("phasor | HTTP Trace Timing", root, Table::Trace), width);
     }
     let title = "phasor | LLM Metrics";
@@ -77,12 +78,13 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
         text.push_str(&warning);
     }
     section(&mut text, &client_table(run), width);
+    text.push_str(&reasons(run));
     let lost = run.records_lost;
     if lost > 0 {
         let _ = writeln!(
             text,
             "\n{lost} records are missing in {}: the disk was too slow or failed.",
-            run.switches.records_name()
+            names::records(&run.config.artifacts)
         );
     }
     text
@@ -96,16 +98,16 @@ pub fn footer(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Str
     if let Some(seconds) = duration_s(&results.root) {
         let _ = writeln!(text, "Benchmark Duration: {seconds:.2} sec{early}");
     }
-    let switches = &run.switches;
+    let artifacts = &run.config.artifacts;
     let mut export = |what: &str, name: String| {
         let _ = writeln!(text, "{what}: {}", directory.join(name).display());
     };
-    export("CSV Export", switches.csv_name());
-    if switches.summary {
-        export("JSON Export", switches.json_name());
+    export("CSV Export", names::csv(artifacts));
+    if artifacts.summary_json {
+        export("JSON Export", names::json(artifacts));
     }
-    if switches.slice_duration.is_some() {
-        export("Time Slices", switches.slices_json_name());
+    if artifacts.slice_duration.is_some() {
+        export("Time Slices", names::slices_json(artifacts));
     }
     export("Client Report", super::client_report::CLIENT_REPORT.to_owned());
     export("Log File", super::log::LOG.to_owned());
@@ -194,22 +196,44 @@ fn client_table(run: &FinishedRun<'_>) -> Grid {
         ("late p50", Align::Right),
         ("late p99", Align::Right),
         ("late max", Align::Right),
+        ("verdict", Align::Left),
     ];
     let mut grid = Grid::new("phasor | Client (lateness in us)", &columns);
     for phase in &run.phases {
         let tally = &phase.tally;
         let late = tally.lateness_summary().map(|late| [late.p50, late.p99, late.max]);
-        grid.row(client_row(phase.name.clone(), tally.counts(), late));
+        grid.row(client_row(phase.name.clone(), tally.counts(), late, phase.verdict.name()));
     }
     if run.phases.len() > 1 {
         let counts = Counts::sum(run.phases.iter().map(|phase| phase.tally.counts()));
         let late = crate::measure::PhaseTally::pooled_lateness(run.phases.iter().map(|phase| &phase.tally));
-        grid.row(client_row("all".to_owned(), &counts, late.map(|late| [late.p50, late.p99, late.max])));
+        let late = late.map(|late| [late.p50, late.p99, late.max]);
+        let worst = run.phases.iter().map(|phase| phase.verdict).max().unwrap_or(Verdict::Ok);
+        grid.row(client_row("all".to_owned(), &counts, late, worst.name()));
     }
     grid
 }
 
-fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>) -> Vec<String> {
+/// Why phases are not ok, a line for each limit that was crossed; empty when all are.
+fn reasons(run: &FinishedRun<'_>) -> String {
+    let mut text = String::new();
+    for phase in &run.phases {
+        for reason in &phase.reasons {
+            let _ = writeln!(
+                text,
+                "{}: {} is {:.3}, over {:.3} ({})",
+                phase.name,
+                reason.what,
+                reason.value,
+                reason.limit,
+                reason.verdict.name()
+            );
+        }
+    }
+    text
+}
+
+fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>, verdict: &str) -> Vec<String> {
     let numbers = [
         counts.planned(),
         counts.sent,
@@ -225,6 +249,7 @@ fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>) -> Vec<St
         Some(late) => row.extend(late.map(|late| decimal(late.0 as f64 / 1e3))),
         None => row.extend(["N/A"; 3].map(str::to_owned)),
     }
+    row.push(verdict.to_owned());
     row
 }
 

@@ -1,7 +1,7 @@
 //! `phase_manifest.json` (spec/artifacts 8): the phases that ran, their windows and their files.
 
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedPhase, FinishedRun};
+use crate::artifact::{FinishedPhase, FinishedRun, names};
 use crate::measure::tally::ErrorGroup;
 use serde_json::{Map, Value as Json, json};
 
@@ -15,6 +15,7 @@ pub(super) fn manifest(run: &FinishedRun<'_>, results: &Results) -> Json {
 
 fn entry(run: &FinishedRun<'_>, phase: &FinishedPhase, scope: &Scope) -> Json {
     let counts = phase.tally.counts();
+    let artifacts = &run.config.artifacts;
     let path = |file: String| format!("phases/{}/{file}", phase.name);
     let mut entry = json!({
         "phase_index": phase.index,
@@ -28,10 +29,10 @@ fn entry(run: &FinishedRun<'_>, phase: &FinishedPhase, scope: &Scope) -> Json {
         "error_request_count": counts.errors(),
         "total_request_count": counts.completed(),
         "error_summary": scope.errors.iter().map(error).collect::<Vec<_>>(),
-        "metrics_csv": path(run.switches.csv_name()),
+        "metrics_csv": path(names::csv(artifacts)),
     });
-    if let (true, Some(members)) = (run.switches.summary, entry.as_object_mut()) {
-        members.insert("metrics_json".to_owned(), json!(path(run.switches.json_name())));
+    if let (true, Some(members)) = (artifacts.summary_json, entry.as_object_mut()) {
+        members.insert("metrics_json".to_owned(), json!(path(names::json(artifacts))));
     }
     entry
 }

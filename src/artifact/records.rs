@@ -5,7 +5,6 @@
 
 mod trace;
 
-use crate::artifact::Switches;
 use crate::config::Config;
 use crate::dataset::Dataset;
 pub use crate::measure::RecordBatch;
@@ -56,13 +55,7 @@ struct ErrorText<'a> {
 impl RecordLines {
     /// Prepares the texts that lines share. Lines say of each good request whether it met the objectives of
     /// `judgement`, if there are any.
-    pub fn new(
-        config: &Config,
-        dataset: &Dataset,
-        clock: Clock,
-        judgement: Arc<Judgement>,
-        switches: &Switches,
-    ) -> Self {
+    pub fn new(config: &Config, dataset: &Dataset, clock: Clock, judgement: Arc<Judgement>) -> Self {
         let mut profiling = 0_u16;
         let phases = config
             .phases
@@ -102,7 +95,7 @@ impl RecordLines {
             phases,
             metrics,
             judgement,
-            trace: switches.trace,
+            trace: config.artifacts.trace,
             line: Vec::with_capacity(8 * 1_024),
         }
     }

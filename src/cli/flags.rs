@@ -54,13 +54,13 @@ fn argument(flag: &'static Flag, id: String, names: &'static [&'static str]) -> 
         argument = argument.short(short);
     }
     let value = match flag.takes {
+        Takes::Assignments => "PATH=VALUE",
         Takes::Limits => "METRIC:NUMBER",
         Takes::Number(_) => "NUMBER",
         Takes::Numbers(_) | Takes::Wholes(_) => "N[,N...]",
         Takes::Pairs => "NAME:VALUE",
         Takes::Switch | Takes::TwoWaySwitch => "BOOL",
-        Takes::Text => "TEXT",
-        Takes::Texts => "TEXT",
+        Takes::Text | Takes::Texts => "TEXT",
         Takes::Whole(_) => "N",
     };
     let argument = argument.value_name(value);
@@ -71,7 +71,9 @@ fn argument(flag: &'static Flag, id: String, names: &'static [&'static str]) -> 
             .require_equals(true)
             .default_missing_value("true")
             .hide_default_value(true),
-        Takes::Pairs | Takes::Texts | Takes::Limits => argument.action(ArgAction::Append).num_args(1..),
+        Takes::Assignments | Takes::Pairs | Takes::Texts | Takes::Limits => {
+            argument.action(ArgAction::Append).num_args(1..)
+        }
         Takes::Number(_) | Takes::Numbers(_) | Takes::Text | Takes::Whole(_) | Takes::Wholes(_) => {
             argument.action(ArgAction::Set).allow_negative_numbers(true)
         }

@@ -1,6 +1,7 @@
 //! `phasor profile`.
 
 use crate::artifact;
+use crate::artifact::calibration::Calibration;
 use crate::cli::exit;
 use crate::cli::say;
 use crate::cli::say_all;
@@ -16,14 +17,23 @@ use crate::mock::MockOptions;
 use crate::plan::Tuning;
 use crate::run;
 use crate::run::RunOptions;
+use crate::run::calibrate::client_profile::CLIENT_PROFILE;
+use crate::run::calibrate::client_profile::ClientProfile;
+use crate::run::calibrate::client_profile::ClientProfileError;
 use crate::run::cores;
 use crate::run::cores::CoreRequest;
+use crate::run::machine::Machine;
+use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::shard::driver::Idle;
+use crate::shard::sources::SourceRange;
+use crate::shard::sources::Sources;
 use crate::time::Clock;
 use anyhow::Context;
 use clap::Args;
 use clap::ValueEnum;
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -47,6 +57,16 @@ pub(super) struct ProfileArguments {
     /// What a shard does while it has nothing to do: `spin` keeps its core busy and reacts soonest
     #[arg(long, value_enum, default_value_t = IdleChoice::Auto)]
     idle: IdleChoice,
+
+    /// Address of this machine that connections come from, also 127.0.0.2-127.0.0.9 or 127.0.0.0/8; may be
+    /// given again, and all of them are used in turn
+    #[arg(long, value_name = "ADDRESS")]
+    source_ip: Vec<SourceRange>,
+
+    /// Figures of `phasor calibrate` for this machine; default: `client_profile.json` of the current
+    /// directory, if there is one
+    #[arg(long, value_name = "FILE")]
+    client_profile: Option<PathBuf>,
 
     /// Start the built-in server inside this process and send the load there instead
     #[arg(long)]
@@ -77,7 +97,7 @@ enum IdleChoice {
 
 /// `auto` or a number of shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shards(Option<u16>);
+pub(super) struct Shards(pub(super) Option<u16>);
 
 impl FromStr for Shards {
     type Err = String;
@@ -98,7 +118,7 @@ const SHARDS_MAX: u16 = 1_024;
 
 /// Cores by number: `0,2-4`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct CpuList(Vec<usize>);
+pub(super) struct CpuList(pub(super) Vec<usize>);
 
 impl FromStr for CpuList {
     type Err = String;
@@ -139,10 +159,22 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         mock: arguments.mock,
     };
     let cores = cores::assign(&request, &cores::available()?, run::useful_shards(&config))?;
+    if cores.shards.iter().collect::<BTreeSet<_>>().len() < cores.shards.len() {
+        say(&format!(
+            "warning: {} shards share cores, and each waits for the others' turns: lateness will show it; lower \
+             --shards or name more cores with --cpus",
+            cores.shards.len()
+        ));
+    }
     let directory = artifact::directory_name(&config);
     run::make_directory(&directory)?;
     let dataset = Arc::new(build_dataset(&config)?);
     let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
+
+    let sources = Sources::new(arguments.source_ip.clone());
+    if let Some(shortage) = run::port_shortage(&config, &sources)? {
+        say(&format!("warning: {shortage}"));
+    }
 
     let interrupt = Arc::new(AtomicBool::new(false));
     run::interrupt::arm(&interrupt).context("cannot listen for Ctrl-C")?;
@@ -154,6 +186,8 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             IdleChoice::Sleep => Some(Idle::Sleep),
             IdleChoice::Spin => Some(Idle::Spin),
         },
+        sources,
+        calibration: calibration(arguments)?,
         ui: match config.runtime.ui {
             Some(config::Ui::None) => Ui::None,
             Some(config::Ui::Dashboard | config::Ui::Simple) | None => Ui::Simple,
@@ -196,6 +230,30 @@ fn load(arguments: &ProfileArguments, given: &CommandLine) -> Option<Config> {
         Err(faults) => {
             say_all(&faults);
             None
+        }
+    }
+}
+
+/// What this machine can do: a file of another machine, and one by chance of that name, are no reason not to
+/// run; one that was named and cannot be read is.
+fn calibration(arguments: &ProfileArguments) -> anyhow::Result<Option<Calibration>> {
+    let (path, named) = match &arguments.client_profile {
+        Some(path) => (path.as_path(), true),
+        None => (Path::new(CLIENT_PROFILE), false),
+    };
+    if !named && !path.exists() {
+        return Ok(None);
+    }
+    match ClientProfile::load(path, &Machine::read(&Tree::here())) {
+        Ok(profile) => Ok(Some(profile.calibration())),
+        Err(error @ ClientProfileError::Foreign { .. }) => {
+            say(&format!("warning: {error}"));
+            Ok(None)
+        }
+        Err(error) if named => Err(error.into()),
+        Err(error) => {
+            say(&format!("warning: {error}"));
+            Ok(None)
         }
     }
 }

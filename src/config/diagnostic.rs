@@ -155,17 +155,20 @@ impl Diagnostics {
     }
 
     /// Adds one; its spans are clamped to the text, to whole characters and to their first line.
-    pub fn push(&mut self, mut diagnostic: Diagnostic) {
-        diagnostic.place = diagnostic.place.map(|span| self.texts.first_line_of(&span));
-        diagnostic.context = diagnostic.context.map(|(span, label)| (self.texts.first_line_of(&span), label));
-        let start = |item: &Diagnostic| item.place.as_ref().map_or(0, |span| span.start);
-        let position = self.items.partition_point(|item| start(item) <= start(&diagnostic));
-        self.items.insert(position, diagnostic);
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.extend([diagnostic]);
     }
 
     /// Adds each of `diagnostics`.
     pub fn extend(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
-        diagnostics.into_iter().for_each(|diagnostic| self.push(diagnostic));
+        let texts = &self.texts;
+        self.items.extend(diagnostics.into_iter().map(|mut item| {
+            item.place = item.place.map(|span| texts.first_line_of(&span));
+            item.context = item.context.map(|(span, label)| (texts.first_line_of(&span), label));
+            item
+        }));
+        // A stable sort: what stands at one place stays in the order of finding.
+        self.items.sort_by_key(|item| item.place.as_ref().map_or(0, |span| span.start));
     }
 
     /// The same without the warnings.

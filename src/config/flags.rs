@@ -16,7 +16,7 @@ use crate::config::keys::{Bound, Spanned};
 use crate::config::scalar::Scalar;
 use crate::config::source::{Node, Value};
 
-pub use alone::{complete, document};
+pub use alone::{complete, document, promote};
 pub use table::{GROUPS, Group, all};
 
 /// What a flag takes.
@@ -28,6 +28,8 @@ pub enum Takes {
     Number(Bound),
     /// A number, or several parted by commas.
     Numbers(Bound),
+    /// `path=value`, several times.
+    Assignments,
     /// `k:v,k:v` or a JSON object, several times.
     Pairs,
     /// Nothing: it switches something on.
@@ -147,6 +149,7 @@ pub enum SpecialFlag {
     SequenceDistribution,
     ServerMetrics,
     ServerProfiler,
+    Set,
     SweepType,
     Urls,
     Verbose,
@@ -317,12 +320,23 @@ pub fn apply_early(trees: &mut Edited<'_>, given: &[Given], faults: &mut Vec<Dia
 
 /// Applies all others of `given`.
 pub fn apply_late(trees: &mut Edited<'_>, given: &[Given], has_file: bool, faults: &mut Vec<Diagnostic>) {
-    for given in given.iter().filter(|given| !is_early(given.flag)) {
+    let is_sweep_type = |given: &Given| matches!(given.flag.sets, Sets::Special(SpecialFlag::SweepType));
+    for given in given.iter().filter(|given| !is_early(given.flag) && !is_sweep_type(given)) {
         apply_one(trees, given, faults);
     }
     // A warmup that is added takes over what the load flags alone say, not what they make of the phase.
     warmup::apply(trees, given, has_file, faults);
     load::apply(trees, given, faults);
+    // Which lists there are is known only now.
+    let Some(kind) = given.iter().find(|given| is_sweep_type(given)) else { return };
+    if trees.raw.entry("sweep").is_some() {
+        apply_one(trees, kind, faults);
+    } else {
+        faults.push(
+            Diagnostic::warning(format!("`{}` is not used: no flag has several values", kind.typed))
+                .at(kind.place(), "not used"),
+        );
+    }
 }
 
 fn apply_one(trees: &mut Edited<'_>, given: &Given, faults: &mut Vec<Diagnostic>) {

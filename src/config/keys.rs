@@ -168,6 +168,11 @@ impl<'a> Keys<'a> {
         self.place.clone()
     }
 
+    /// Where the field at the dotted path `below` this mapping stands, or this mapping.
+    pub fn place_of(&self, below: &str) -> Span {
+        self.reading.spans.get(&join(&self.plain_path, below)).cloned().unwrap_or_else(|| self.place())
+    }
+
     /// Adds a fault found by the section itself.
     pub fn fault(&mut self, fault: Diagnostic) {
         self.reading.faults.push(fault);
@@ -435,7 +440,7 @@ pub fn camel_case(name: &str) -> String {
 }
 
 /// The known name that `written` resembles, if any does.
-fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const LIKENESS_MIN: f64 = 0.6;
     // A long key resembles nothing, and the comparison takes quadratic time.
     const LENGTH_MAX: usize = 64;

@@ -20,7 +20,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::config::diagnostic::{Diagnostic, Severity, Texts};
 use crate::config::keys::{Bound, Keys, Reading, Spanned, Spelling, Words, Written, join, mismatch};
 use crate::config::lax;
-use crate::config::meant::{Config, Endpoint, LogLevel, MultiRun, Sweep, Ui};
+use crate::config::meant::{CacheBust, Config, Endpoint, EndpointKind, LogLevel, MultiRun, Sweep, Ui};
 use crate::config::phases;
 use crate::config::places::Places;
 use crate::config::scalar::Scalar;
@@ -161,7 +161,22 @@ fn benchmark(mut keys: Keys<'_>) -> Parts {
             .with_help("take it out"),
         );
     }
+    if let (Some(endpoint), Some(slos)) = (&endpoint_meant, &slos)
+        && !endpoint.streaming
+    {
+        for (metric, _) in slos.iter().filter(|(metric, _)| STREAM_METRICS.contains(&metric.as_str())) {
+            let place = keys.place();
+            keys.fault(
+                Diagnostic::warning(format!("`benchmark.slos.{metric}` is never measured without streaming"))
+                    .at(place, "no streaming")
+                    .with_help("write `endpoint.streaming: true`"),
+            );
+        }
+    }
     let dataset = dataset.optional();
+    if let (Some(endpoint), Some(dataset)) = (&endpoint_meant, &dataset) {
+        between_endpoint_and_dataset(endpoint, dataset, &mut keys);
+    }
     let mut faults = Vec::new();
     let phases = phases
         .present()
@@ -192,6 +207,31 @@ fn benchmark(mut keys: Keys<'_>) -> Parts {
         },
         scenario,
         ui,
+    }
+}
+
+/// Texts and marks of a dataset need a place in the dialect's bodies.
+fn between_endpoint_and_dataset(
+    endpoint: &Endpoint,
+    dataset: &crate::config::meant::Dataset,
+    keys: &mut Keys<'_>,
+) {
+    let kind = endpoint.kind;
+    let marked = matches!(kind, EndpointKind::Chat | EndpointKind::Messages | EndpointKind::Responses);
+    let misplaced = [
+        (dataset.system_prompt.is_some() && !kind.has_system_role(), "system_prompt"),
+        (dataset.prompts.cache_bust != CacheBust::None && !marked, "prompts.cache_bust"),
+    ];
+    for (_, name) in misplaced.into_iter().filter(|(misplaced, _)| *misplaced) {
+        let place = keys.place_of(&format!("datasets.0.{name}"));
+        keys.fault(
+            Diagnostic::error(format!(
+                "`benchmark.dataset.{name}` has no place in requests of type `{}`",
+                kind.name()
+            ))
+            .at(place, "not with this endpoint")
+            .with_help("take it out, or write `endpoint.type: chat`"),
+        );
     }
 }
 
@@ -286,6 +326,9 @@ fn plot(keys: &mut Keys<'_>) {
         keys.fault(fault);
     }
 }
+
+/// Metrics that only streams have.
+const STREAM_METRICS: &[&str] = &["time_to_first_token", "inter_token_latency"];
 
 /// The sections in the order in which AIPerf writes them.
 const ORDER: &[&str] = &[

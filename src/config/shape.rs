@@ -169,7 +169,8 @@ pub fn expand_lengths(dataset: &mut Node) {
         return;
     }
     let short: Vec<Entry> = entries
-        .extract_if(.., |entry| matches!(entry.key.as_str(), "isl" | "osl") && !entry.node.is_null())
+        .extract_if(.., |entry| matches!(entry.key.as_str(), "isl" | "osl"))
+        .filter(|entry| !entry.node.is_null())
         .collect();
     let Some(first) = short.first() else { return };
     if !entries.iter().any(|entry| entry.key == "prompts" && !entry.node.is_null()) {

@@ -158,21 +158,10 @@ impl Found<'_> {
         let config = self.config;
         let artifacts = &config.artifacts;
         let files = [
-            (artifacts.prefix.is_some(), "artifacts.prefix", "files have their usual names"),
-            (!artifacts.summary_json, "artifacts.summary", "the summary is written as JSON too"),
-            (!artifacts.records, "artifacts.records", "the records are written"),
             (artifacts.raw, "artifacts.raw", "no raw records are written"),
-            (artifacts.trace, "artifacts.trace", "no times of the transport are written"),
-            (
-                artifacts.show_trace_timing,
-                "artifacts.show_trace_timing",
-                "no times of the transport are shown",
-            ),
             (artifacts.export_outputs_json, "artifacts.export_outputs_json", "no `outputs.json` is written"),
-            (artifacts.slice_duration.is_some(), "artifacts.slice_duration", "no slices are summed up"),
             (artifacts.auto_plot, "artifacts.auto_plot", "no plots are made"),
             (!artifacts.user_files.is_empty(), "artifacts.user_files", "they are not written"),
-            (config.slos.is_some(), "slos", "no goodput is computed"),
             (config.network_latency.enabled, "network_latency", "it is not measured"),
             (config.runtime.api_port.is_some(), "runtime.api_port", "no interface is served"),
         ];

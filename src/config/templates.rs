@@ -11,7 +11,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value as Engine};
 
 use crate::config::diagnostic::Diagnostic;
 use crate::config::environment::converted;
-use crate::config::keys::join;
+use crate::config::keys::{join, nearest};
 use crate::config::scalar::Scalar;
 use crate::config::source::{Node, Value};
 
@@ -193,7 +193,10 @@ fn walk(
                         node.value = Value::Scalar(converted(&rendered));
                     }
                     Ok(_) => faults.push(fault(path, "the result is too long", node)),
-                    Err(error) => faults.push(fault(path, &described(&error), node)),
+                    Err(error) => {
+                        let why = undefined(environment, text, names).unwrap_or_else(|| described(&error));
+                        faults.push(fault(path, &why, node));
+                    }
                 }
             }
         }
@@ -213,6 +216,20 @@ fn walk(
             }
         }
     }
+}
+
+/// The first name in `text` that there is not, with the one that may have been meant.
+fn undefined(environment: &Environment<'_>, text: &str, names: &BTreeMap<String, Engine>) -> Option<String> {
+    let used = environment.template_from_str(text).ok()?.undeclared_variables(false);
+    let globals: BTreeSet<&str> = environment.globals().map(|(name, _)| name).collect();
+    let mut unknown: Vec<&String> =
+        used.iter().filter(|name| !names.contains_key(*name) && !globals.contains(name.as_str())).collect();
+    unknown.sort();
+    let name = unknown.first()?;
+    Some(match nearest(name, names.keys().map(String::as_str)) {
+        Some(meant) => format!("`{name}` is not defined, did you mean `{meant}`?"),
+        None => format!("`{name}` is not defined"),
+    })
 }
 
 fn described(error: &minijinja::Error) -> String {

@@ -54,9 +54,10 @@ pub enum UrlError {
     TooLong(usize),
 }
 
-/// The path of an endpoint's dialect.
-pub const fn path_of(kind: EndpointKind) -> &'static str {
+/// The path of an endpoint's dialect, for replies that are streams or whole.
+pub const fn path_of(kind: EndpointKind, streaming: bool) -> &'static str {
     match kind {
+        EndpointKind::HuggingfaceGenerate if streaming => "/generate_stream",
         EndpointKind::AudioTranscription => "/v1/audio/transcriptions",
         EndpointKind::Chat => "/v1/chat/completions",
         EndpointKind::ChatEmbeddings | EndpointKind::Embeddings | EndpointKind::NimEmbeddings => {
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
 
     fn chat(text: &str) -> Result<Url, UrlError> {
-        parse(text, path_of(EndpointKind::Chat))
+        parse(text, path_of(EndpointKind::Chat, true))
     }
 
     #[test]

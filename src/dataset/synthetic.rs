@@ -1,188 +1,18 @@
-//! Prompts of an exact number of words, rendered into request bodies.
-//!
-//! Everything is drawn from one seeded generator in dataset order, so the same seed gives the same bytes. The
-//! words are not those that AIPerf draws for the same seed; the counts are.
+//! The dataset of a config whose tokens are words.
 
-use std::sync::Arc;
+use std::num::NonZero;
+use std::thread::available_parallelism;
 
-use serde::Serialize;
+use crate::config::Config;
+use crate::dataset::{Dataset, DatasetError, make};
+use crate::tokenizer::Tokenizer;
 
-use crate::config;
-use crate::config::{Config, EndpointKind};
-use crate::dataset::words::WORDS;
-use crate::dataset::{Dataset, Row};
-
-/// Most bytes of all bodies together. They stay in memory for the whole run, and the kernel reads sends from
-/// them.
-pub const BLOCK_BYTES_MAX: usize = 8 << 30;
-
-/// What keeps a dataset from being made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DatasetError {
-    /// The bodies would not fit.
-    #[error(
-        "the dataset would take about {needed_bytes} bytes, more than the {BLOCK_BYTES_MAX} it may have: lower \
-         `dataset.entries` ({entries}) or `dataset.prompts.isl` ({isl_tokens})"
-    )]
-    TooLarge {
-        /// Bytes of all bodies, estimated.
-        needed_bytes: u128,
-        /// Conversations asked for.
-        entries: u32,
-        /// Prompt length asked for.
-        isl_tokens: u32,
-    },
-    /// The machine has not that much memory.
-    #[error(
-        "there is no memory for a dataset of about {needed_bytes} bytes: lower `dataset.entries` or \
-         `dataset.prompts.isl`"
-    )]
-    Memory {
-        /// Bytes of all bodies, estimated.
-        needed_bytes: u128,
-    },
-    /// No conversation was asked for.
-    #[error("the dataset is empty: `dataset.entries` must be at least 1")]
-    Empty,
-    /// Lengths that differ from request to request, which are for later.
-    #[error(
-        "lengths that differ from request to request cannot be made yet: write `isl` and `osl` as numbers"
-    )]
-    Spread,
-    /// A dialect whose bodies are for later.
-    #[error("bodies for `endpoint.type: {0}` cannot be made yet: write `type: chat`")]
-    Dialect(&'static str),
-    /// A text could not be written as JSON.
-    #[error("a request body could not be written: {0}")]
-    Body(String),
-}
-
-/// Makes the dataset of `config`: `entries` conversations of one turn with `isl` words each.
+/// Makes the dataset of `config` on all cores; a token is a word.
 ///
 /// # Errors
-/// When it would be empty, larger than [`BLOCK_BYTES_MAX`], or larger than memory.
+/// When it would be empty, larger than [`crate::dataset::BLOCK_BYTES_MAX`], or cannot be sent.
 pub fn synthetic(config: &Config) -> Result<Dataset, DatasetError> {
-    let mut random = match config.random_seed {
-        Some(seed) => fastrand::Rng::with_seed(seed),
-        None => fastrand::Rng::new(),
-    };
-    let entries = config.dataset.entries.unwrap_or(config::Dataset::ENTRIES);
-    let isl_tokens = config.dataset.prompts.isl.fixed_tokens().ok_or(DatasetError::Spread)?;
-    let osl_tokens = osl_tokens(config)?;
-    let frame = Frame::new(config)?;
-    if entries == 0 || isl_tokens == 0 {
-        return Err(DatasetError::Empty);
-    }
-    let body_bytes = u128::from(isl_tokens) * mean_word_bytes() + frame.bytes() as u128;
-    let needed_bytes = u128::from(entries) * body_bytes;
-    let capacity = usize::try_from(needed_bytes).ok().filter(|bytes| *bytes <= BLOCK_BYTES_MAX);
-    let Some(capacity) = capacity else {
-        return Err(DatasetError::TooLarge { needed_bytes, entries, isl_tokens });
-    };
-    let mut block = Vec::new();
-    block.try_reserve(capacity).map_err(|_| DatasetError::Memory { needed_bytes })?;
-    let mut rows = Vec::with_capacity(usize::try_from(entries).unwrap_or(usize::MAX));
-    for _ in 0..entries {
-        let conversation_id = uuid_v4(&mut random);
-        let start = block.len();
-        block.extend_from_slice(&frame.before);
-        for position in 0..isl_tokens {
-            if position > 0 {
-                block.push(b' ');
-            }
-            // The words are plain letters, which JSON takes as they are.
-            block.extend_from_slice(random.choice(WORDS).map_or("", |word| word).as_bytes());
-        }
-        block.extend_from_slice(&frame.after);
-        rows.push(Row { conversation_id, body: start..block.len(), isl_tokens, osl_tokens });
-    }
-    Ok(Dataset::new(rows, Arc::from(block)))
-}
-
-/// The reply length asked for.
-fn osl_tokens(config: &Config) -> Result<Option<u32>, DatasetError> {
-    let osl = config.dataset.prompts.osl.as_ref();
-    osl.map(|osl| osl.fixed_tokens().ok_or(DatasetError::Spread)).transpose()
-}
-
-/// What stands before and behind the prompt in every body.
-struct Frame {
-    before: Vec<u8>,
-    after: Vec<u8>,
-}
-
-impl Frame {
-    fn new(config: &Config) -> Result<Self, DatasetError> {
-        // A character that occurs nowhere else in the body marks the place of the prompt.
-        const MARK: &str = "\u{10fffe}";
-        if config.endpoint.kind != EndpointKind::Chat {
-            return Err(DatasetError::Dialect(config.endpoint.kind.name()));
-        }
-        let body = serde_json::to_vec(&ChatBody {
-            messages: [Message { role: "user", content: MARK }],
-            model: &config.model,
-            stream: config.endpoint.streaming,
-            max_completion_tokens: osl_tokens(config)?,
-            stream_options: config.endpoint.streaming.then_some(StreamOptions { include_usage: true }),
-        });
-        let body = body.map_err(|error| DatasetError::Body(error.to_string()))?;
-        let mark = MARK.as_bytes();
-        let at = body
-            .windows(mark.len())
-            .position(|window| window == mark)
-            .ok_or_else(|| DatasetError::Body("the prompt has no place in it".to_owned()))?;
-        let (before, rest) = body.split_at(at);
-        Ok(Self { before: before.to_vec(), after: rest.get(mark.len()..).unwrap_or_default().to_vec() })
-    }
-
-    fn bytes(&self) -> usize {
-        self.before.len() + self.after.len()
-    }
-}
-
-/// A chat completion request; the order of the fields is the order of the keys on the wire.
-#[derive(Serialize)]
-struct ChatBody<'a> {
-    messages: [Message<'a>; 1],
-    model: &'a str,
-    stream: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_completion_tokens: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stream_options: Option<StreamOptions>,
-}
-
-#[derive(Serialize)]
-struct Message<'a> {
-    role: &'a str,
-    content: &'a str,
-}
-
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
-}
-
-/// Bytes of a word with the blank behind it, rounded up.
-fn mean_word_bytes() -> u128 {
-    let letters: usize = WORDS.iter().map(|word| word.len()).sum();
-    (letters.div_ceil(WORDS.len()) + 1) as u128
-}
-
-/// A random UUID in its text form.
-fn uuid_v4(random: &mut fastrand::Rng) -> String {
-    let bits = random.u128(..);
-    let versioned = bits & !(0xf << 76) | (0x4 << 76);
-    let varied = versioned & !(0x3 << 62) | (0x2 << 62);
-    let digits = format!("{varied:032x}");
-    let mut text = String::with_capacity(36);
-    for (position, digit) in digits.chars().enumerate() {
-        if matches!(position, 8 | 12 | 16 | 20) {
-            text.push('-');
-        }
-        text.push(digit);
-    }
-    text
+    make(config, &Tokenizer::Words, available_parallelism().map_or(1, NonZero::get), &|_| {})
 }
 
 #[cfg(test)]
@@ -252,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    fn conversation_ids_are_distinct_random_uuids() {
-        let dataset = made(&config("randomSeed: 1", "", "entries: 500, isl: 1"));
+    fn without_a_seed_conversation_ids_are_distinct_random_uuids() {
+        let dataset = made(&config("", "", "entries: 500, isl: 1"));
         let ids: HashSet<&str> = dataset.rows().iter().map(|row| row.conversation_id.as_str()).collect();
         assert_eq!(ids.len(), 500);
         for id in ids {
@@ -261,6 +91,13 @@ mod tests {
             assert_eq!(parts.iter().map(|part| part.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12], "{id}");
             assert!(parts[2].starts_with('4') && parts[3].starts_with(['8', '9', 'a', 'b']), "{id}");
         }
+    }
+
+    #[test]
+    fn with_a_seed_conversations_are_numbered() {
+        let dataset = made(&config("randomSeed: 1", "", "entries: 2, isl: 1"));
+        let ids: Vec<&str> = dataset.rows().iter().map(|row| row.conversation_id.as_str()).collect();
+        assert_eq!(ids, ["session_000000", "session_000001"]);
     }
 
     #[test]

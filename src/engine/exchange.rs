@@ -11,6 +11,7 @@ use crate::engine::connection::State;
 use crate::engine::connection::blank_record;
 use crate::engine::phase::LivePhase;
 use crate::engine::phase::PhaseState;
+use crate::engine::phase::Source;
 use crate::engine::sessions::NO_SESSION;
 use crate::measure::Failure;
 use crate::measure::Outcome;
@@ -31,6 +32,8 @@ pub(crate) enum Fate {
     Gone,
     /// It may carry the next exchange.
     Keep,
+    /// It is closed, and the client's own limit is to blame: the next request would fail at once, too.
+    Starved,
 }
 
 /// A request about to be sent.
@@ -69,6 +72,7 @@ impl Engine {
                 connection.record.connect = Some((started, now));
                 self.send(id.index);
             }
+            Err(errno) if Failure::is_client_limit(errno) => self.fail_starved(id.index, now, errno),
             Err(errno) => {
                 let url = self.plan.urls.get(usize::from(connection.url));
                 let (host, port) = url.map_or(("", 0), |url| (url.host.as_str(), url.port));
@@ -99,7 +103,11 @@ impl Engine {
             connection.record.first_byte_written = Some(now);
             let (phase, late) = (connection.record.phase, now.since(connection.due));
             if let Some(position) = self.position(phase) {
-                self.live[position].tally.lateness(late);
+                let live = &mut self.live[position];
+                live.tally.lateness(late);
+                if matches!(live.source, Source::Open { .. }) {
+                    live.tally.arrival(now.since(live.start.at));
+                }
             }
         }
         self.polled = polled;
@@ -128,6 +136,10 @@ impl Engine {
             // The peer has gone. It may have answered before it went, and then the answer comes first: the
             // end of the stream, which follows, decides.
             Err(EPIPE | ECONNRESET) => connection.record.first_byte_written = None,
+            Err(errno) if Failure::is_client_limit(errno) => {
+                connection.record.first_byte_written = None;
+                self.fail_starved(id.index, now, errno);
+            }
             Err(errno) => {
                 connection.record.first_byte_written = None;
                 let started = connection.record.headers.is_some();
@@ -297,6 +309,13 @@ impl Engine {
         self.finish(slot, now, Outcome::Failed(Box::new(failure)), Fate::Close);
     }
 
+    /// The client ran out of ports, descriptors or memory: not the server's fault.
+    fn fail_starved(&mut self, slot: u32, now: Stamp, errno: i32) {
+        self.connections.at(slot).record.ended = now;
+        let outcome = Outcome::Failed(Box::new(Failure::client_socket(errno)));
+        self.finish(slot, now, outcome, Fate::Starved);
+    }
+
     /// Ends the exchange of `slot`: counts it, keeps or closes its connection, and uses what falls free.
     pub(crate) fn finish(&mut self, slot: u32, now: Stamp, outcome: Outcome, fate: Fate) {
         self.age_links.remove(&mut self.ages, slot);
@@ -315,7 +334,7 @@ impl Engine {
             (fate, Reuse::Never | Reuse::Pooled | Reuse::Sticky) => fate,
         };
         match fate {
-            Fate::Close => self.close(slot),
+            Fate::Close | Fate::Starved => self.close(slot),
             Fate::Gone => self.connections.free(slot),
             Fate::Keep if self.plan.reuse == Reuse::Sticky => {
                 self.connections.at(slot).state = State::Held;
@@ -332,7 +351,7 @@ impl Engine {
         }
         match fate {
             // Without a socket the next request would fail at once, and so on: it waits for the next turn.
-            Fate::Gone => self.live[position].blocked = true,
+            Fate::Gone | Fate::Starved => self.live[position].blocked = true,
             Fate::Close | Fate::Keep => self.refill(position, now),
         }
     }
@@ -343,6 +362,9 @@ impl Engine {
         debug_assert!(phase.state < PhaseState::Closed, "a request ended after its phase closed");
         phase.in_flight -= 1;
         phase.tally.record(record, gaps_ns);
+        if matches!(phase.source, Source::Closed { .. }) {
+            phase.tally.occupy(now.min(phase.sending_ended).since(record.planned));
+        }
         if holds.prefill {
             self.shared.prefills.leave();
         }

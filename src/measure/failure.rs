@@ -50,6 +50,18 @@ mod errno {
     pub(super) const NO_MEMORY: i32 = 12;
 }
 
+/// Kind of the failures that are the client's own.
+const CLIENT_SOCKET: &str = "ClientSocketError";
+
+/// The limits of the client's machine, by error number and name.
+const CLIENT_LIMITS: [(i32, &str); 5] = [
+    (errno::ADDRESS_NOT_AVAILABLE, "EADDRNOTAVAIL"),
+    (errno::FILE_TABLE_FULL, "ENFILE"),
+    (errno::NO_BUFFERS, "ENOBUFS"),
+    (errno::NO_MEMORY, "ENOMEM"),
+    (errno::TOO_MANY_FILES, "EMFILE"),
+];
+
 impl Failure {
     /// Whether the server refused the request because prompt and reply do not fit its model.
     pub fn is_context_overflow(&self) -> bool {
@@ -126,8 +138,8 @@ impl Failure {
                 "the machine may not open more files: raise the sysctl fs.file-max or lower the concurrency"
             }
             errno::ADDRESS_NOT_AVAILABLE => {
-                "no local port is free: widen the sysctl net.ipv4.ip_local_port_range or spread the load over \
-                 more server addresses"
+                "no local port is free: add source addresses with --source-ip or widen the sysctl \
+                 net.ipv4.ip_local_port_range"
             }
             errno::NO_BUFFERS | errno::NO_MEMORY => {
                 "the kernel has no memory left for sockets: raise net.ipv4.tcp_mem or lower the concurrency"
@@ -137,8 +149,22 @@ impl Failure {
             }
             _ => "check the limits of this machine",
         };
-        let message = format!("ClientSocketError({errno}, {}): {cure}", python_text(&system_text(errno)));
-        Self::plain(None, "ClientSocketError", message)
+        let message = format!("{CLIENT_SOCKET}({errno}, {}): {cure}", python_text(&system_text(errno)));
+        let name = CLIENT_LIMITS.iter().find(|(known, _)| *known == errno).map_or("other", |(_, name)| name);
+        Self {
+            cause_chain: vec![CLIENT_SOCKET.to_owned(), name.to_owned()],
+            ..Self::plain(None, CLIENT_SOCKET, message)
+        }
+    }
+
+    /// Whether `errno` says that the client's machine has run out of ports, descriptors or memory.
+    pub fn is_client_limit(errno: i32) -> bool {
+        CLIENT_LIMITS.iter().any(|(known, _)| *known == errno)
+    }
+
+    /// Name of the limit (`EADDRNOTAVAIL`, `EMFILE`, ..., `other`) if the failure is the client's own.
+    pub fn client_error(&self) -> Option<&str> {
+        if self.kind == CLIENT_SOCKET { self.cause_chain.get(1).map(String::as_str) } else { None }
     }
 
     fn plain(code: Option<u16>, kind: &str, message: String) -> Self {
@@ -351,6 +377,17 @@ mod tests {
             "{}",
             failure.message
         );
+    }
+
+    #[test]
+    fn limits_of_the_client_have_names_and_a_reset_is_none() {
+        for (errno, name) in CLIENT_LIMITS {
+            assert!(Failure::is_client_limit(errno));
+            assert_eq!(Failure::client_socket(errno).client_error(), Some(name));
+        }
+        assert_eq!(Failure::client_socket(1).client_error(), Some("other"));
+        assert!(!Failure::is_client_limit(errno::CONNECTION_REFUSED));
+        assert_eq!(Failure::connect("127.0.0.1", 1, errno::CONNECTION_REFUSED).client_error(), None);
     }
 
     #[test]

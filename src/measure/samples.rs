@@ -260,7 +260,7 @@ impl Samples {
 }
 
 /// The histogram used everywhere in this module's neighbourhood: three digits, no growth.
-pub(crate) fn new_histogram() -> Histogram<u64> {
+pub fn new_histogram() -> Histogram<u64> {
     #[expect(clippy::expect_used, reason = "constant bounds that the crate's rules allow; a test makes one")]
     Histogram::new_with_bounds(1, HISTOGRAM_MAX, HISTOGRAM_DIGITS).expect("constant bounds are valid")
 }

@@ -1,5 +1,6 @@
 //! What one phase came to, on one shard or merged over all.
 
+use crate::measure::arrivals::Arrivals;
 use crate::measure::catalogue::{SAMPLED, Sampled, Source};
 use crate::measure::facts::Facts;
 use crate::measure::intervals::{Findings, Intervals};
@@ -25,6 +26,8 @@ pub struct PhaseTally {
     latencies: Latencies,
     intervals: Intervals,
     judgement: Arc<Judgement>,
+    arrivals: Arrivals,
+    occupied: Nanos,
     lateness: Box<Histogram<u64>>,
     lateness_max: Option<Nanos>,
     errors: Vec<ErrorGroup>,
@@ -56,6 +59,10 @@ pub struct Counts {
     pub request_body_bytes: u64,
     /// Decoded bytes of reply bodies, of all requests that left a record.
     pub reply_body_bytes: u64,
+    /// Messages of any kind, of all requests that left a record.
+    pub messages: u64,
+    /// Reads that brought bytes of a body, of all requests that left a record.
+    pub body_reads: u64,
     /// Good requests whose prompt the server counted.
     pub isl_by_usage: u64,
     /// Good requests whose prompt was counted by the dataset's rule.
@@ -104,6 +111,8 @@ impl Counts {
             abandoned,
             request_body_bytes,
             reply_body_bytes,
+            messages,
+            body_reads,
             isl_by_usage,
             isl_by_rule,
             osl_by_usage,
@@ -121,6 +130,8 @@ impl Counts {
         self.abandoned += abandoned;
         self.request_body_bytes += request_body_bytes;
         self.reply_body_bytes += reply_body_bytes;
+        self.messages += messages;
+        self.body_reads += body_reads;
         self.isl_by_usage += isl_by_usage;
         self.isl_by_rule += isl_by_rule;
         self.osl_by_usage += osl_by_usage;
@@ -244,6 +255,8 @@ impl PhaseTally {
             latencies: Latencies::new(samples_max),
             intervals: Intervals::new(samples_max),
             judgement,
+            arrivals: Arrivals::new(samples_max),
+            occupied: Nanos::ZERO,
             lateness: Box::new(new_histogram()),
             lateness_max: None,
             errors: Vec::new(),
@@ -274,6 +287,26 @@ impl PhaseTally {
         self.lateness_max = self.lateness_max.max(Some(late));
     }
 
+    /// A request of an open loop was handed to the kernel, so long after the phase's start.
+    pub fn arrival(&mut self, offset: Nanos) {
+        self.arrivals.push(offset);
+    }
+
+    /// A request of a closed loop held its slot for this long of the time in which the phase was sending.
+    pub fn occupy(&mut self, span: Nanos) {
+        self.occupied.0 += span.0;
+    }
+
+    /// How long slots of a closed loop carried requests while the phase was sending.
+    pub fn occupied(&self) -> Nanos {
+        self.occupied
+    }
+
+    /// When requests of an open loop were handed to the kernel.
+    pub fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
     /// A request ended. `gaps_ns` are the spans between its content messages, in order.
     pub fn record(&mut self, record: &Record, gaps_ns: &[u64]) {
         self.last_end = self.last_end.max(Some(record.ended));
@@ -298,6 +331,8 @@ impl PhaseTally {
         }
         self.counts.request_body_bytes += record.request_body_bytes;
         self.counts.reply_body_bytes += record.body_bytes;
+        self.counts.messages += u64::from(record.messages);
+        self.counts.body_reads += u64::from(record.body_reads);
         self.latencies.record(record);
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);
@@ -396,6 +431,8 @@ impl PhaseTally {
         }
         self.latencies.merge(other.latencies);
         self.intervals.merge(other.intervals);
+        self.arrivals.merge(other.arrivals);
+        self.occupied.0 += other.occupied.0;
         // Both have the same bounds, so adding cannot fail.
         let added = self.lateness.add(other.lateness.as_ref());
         debug_assert!(added.is_ok());

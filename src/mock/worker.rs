@@ -187,7 +187,7 @@ impl Worker {
                     adopt(connections, socket, number);
                     (socket, &|_| {})
                 }
-                Event::Received { socket, bytes } => {
+                Event::Received { socket, bytes, .. } => {
                     if let Some(connection) = connections.get_mut(socket.index as usize) {
                         connection.intake.push(bytes);
                         connection.received = now;

@@ -47,8 +47,8 @@ pub fn prepare(shards: u64, connections: Option<u64>) -> Result<u64, LimitError>
         check_memlock(soft, shards)?;
     }
     let Ok((soft, hard)) = rlimit::getrlimit(Resource::NOFILE) else { return Ok(u64::MAX) };
-    let besides = DESCRIPTORS_BESIDES + DESCRIPTORS_PER_SHARD * shards;
-    let needed = connections.map(|connections| connections + connections / 4 + besides);
+    let besides = descriptors_needed(shards, 0);
+    let needed = connections.map(|connections| descriptors_needed(shards, connections));
     if let Some(needed) = needed
         && needed > hard
     {
@@ -62,8 +62,25 @@ pub fn prepare(shards: u64, connections: Option<u64>) -> Result<u64, LimitError>
     }
 }
 
+/// The hard limit of open files; absent where the system does not tell.
+pub fn open_files_hard() -> Option<u64> {
+    rlimit::getrlimit(Resource::NOFILE).ok().map(|(_, hard)| hard)
+}
+
+/// Descriptors that a run needs: those of its connections with a quarter on top (some are closing while
+/// others open), and what else the process has open.
+pub fn descriptors_needed(shards: u64, connections: u64) -> u64 {
+    let besides = DESCRIPTORS_BESIDES + DESCRIPTORS_PER_SHARD * shards;
+    connections.saturating_add(connections / 4).saturating_add(besides)
+}
+
+/// Locked memory that `shards` need.
+pub fn memlock_needed_bytes(shards: u64) -> u64 {
+    MEMLOCK_PER_SHARD_BYTES.saturating_mul(shards)
+}
+
 fn check_memlock(limit_bytes: u64, shards: u64) -> Result<(), LimitError> {
-    let needed_bytes = MEMLOCK_PER_SHARD_BYTES * shards;
+    let needed_bytes = memlock_needed_bytes(shards);
     if limit_bytes >= needed_bytes {
         return Ok(());
     }

@@ -7,22 +7,27 @@ use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
 use crate::engine::PhaseEvent;
+use crate::measure::Cost;
 use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
-use crate::shard::meter::Cost;
+use crate::shard::meter::Mark;
 use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
 use crate::shard::ring::SocketId;
 use crate::shard::ring::Wait;
+use crate::shard::sources::Sources;
+use crate::shard::sys::set_bind_address_no_port;
 use crate::shard::sys::set_timer_slack;
 use crate::time::Clock;
 use crate::time::Nanos;
 use crate::time::Stamp;
+use std::net::IpAddr;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
@@ -34,6 +39,9 @@ pub const WAIT_MAX: Nanos = Nanos::from_micros(500);
 
 /// Most completions taken between two looks at the schedule.
 pub const REAP_BATCH: usize = 128;
+
+/// One of so many connections asks the kernel when it received what it hands over.
+const STAMPED_EVERY: u32 = 64;
 
 /// Completions taken between two looks at the clock.
 const REAP_SLICE: usize = 16;
@@ -89,6 +97,8 @@ pub enum ShardFault {
 pub struct ClosedPhase {
     /// The shard.
     pub shard: u16,
+    /// Its core.
+    pub cpu: usize,
     /// The phase.
     pub phase: u16,
     /// The common start.
@@ -99,6 +109,8 @@ pub struct ClosedPhase {
     pub closed: Stamp,
     /// Cut short by an interrupt.
     pub interrupted: bool,
+    /// What driving the shard cost meanwhile.
+    pub cost: Cost,
     /// The numbers, moved out of the shard.
     pub tally: PhaseTally,
 }
@@ -139,8 +151,12 @@ pub struct Shard {
     pub phases: u16,
     /// This shard's number.
     pub shard: u16,
+    /// The core it is pinned to.
+    pub cpu: usize,
     /// Address behind each URL of the plan.
     pub addresses: Vec<SocketAddr>,
+    /// Addresses of this machine that sockets bind to in turn; empty: the kernel chooses.
+    pub sources: Sources,
     /// Where phases meet.
     pub barrier: Arc<Barrier>,
     /// Set: end now.
@@ -163,6 +179,7 @@ struct Begun {
     phase: u16,
     started: Stamp,
     sending_ended: Stamp,
+    mark: Mark,
 }
 
 /// The loop's state.
@@ -180,12 +197,17 @@ pub(super) struct Driver {
     closed_phases: u16,
     interrupted: bool,
     meter: Meter,
+    /// Since the shard was ready.
+    whole: Mark,
 }
 
 impl Driver {
     pub(super) fn new(shard: Shard, ring: Ring) -> Self {
         let now = shard.clock.now();
+        let meter = Meter::new(shard.cpu, now);
         Self {
+            whole: meter.mark(now),
+            meter,
             shard,
             ring,
             sockets: Vec::new(),
@@ -194,7 +216,6 @@ impl Driver {
             next_phase: 0,
             closed_phases: 0,
             interrupted: false,
-            meter: Meter::new(now),
         }
     }
 
@@ -202,7 +223,7 @@ impl Driver {
     pub(super) async fn run(mut self) {
         let fault = self.turn_until_done().await.err();
         self.close_down();
-        let cost = self.meter.cost(self.shard.clock.now());
+        let cost = self.meter.cost(&self.whole, self.shard.clock.now());
         let records_lost = self.shard.engine.records_lost();
         let shard = self.shard.shard;
         // The conductor is gone only when the process is about to end.
@@ -213,7 +234,9 @@ impl Driver {
         // Without it the kernel may end a timed wait 50 us late; a refusal costs only that.
         let _ = set_timer_slack(Nanos(1));
         self.warm_up()?;
-        self.meter = Meter::new(self.shard.clock.now());
+        let ready = self.shard.clock.now();
+        self.meter = Meter::new(self.shard.cpu, ready);
+        self.whole = self.meter.mark(ready);
         self.shard.barrier.arrive_ready(self.shard.clock.now());
         let mut turns: u32 = 0;
         loop {
@@ -281,7 +304,12 @@ impl Driver {
             return;
         }
         if let Some(start) = self.shard.barrier.start_of(self.next_phase) {
-            self.begun.push(Begun { phase: self.next_phase, started: start.at, sending_ended: start.at });
+            self.begun.push(Begun {
+                phase: self.next_phase,
+                started: start.at,
+                sending_ended: start.at,
+                mark: self.meter.mark(self.shard.clock.now()),
+            });
             self.shard.engine.begin_phase(self.next_phase, start);
             self.next_phase += 1;
             self.shard.gauges.phase.store(u64::from(self.next_phase), Relaxed);
@@ -309,7 +337,7 @@ impl Driver {
 
     fn connect(&mut self, connection: ConnectionId, url: u16) {
         let Some(address) = self.shard.addresses.get(usize::from(url)).copied() else { return };
-        let opened = client_socket(address)
+        let opened = client_socket(address, self.shard.sources.next_for(address))
             .and_then(|socket| self.ring.open(socket).map_err(|_| std::io::Error::from_raw_os_error(EMFILE)));
         match opened {
             Ok(socket) => {
@@ -334,7 +362,9 @@ impl Driver {
     fn wait(&mut self) -> Result<bool, ShardFault> {
         let clock = self.shard.clock;
         let now = clock.now();
-        self.meter.look(now);
+        let gap = self.meter.look(now);
+        self.whole.gap(gap);
+        self.begun.iter_mut().for_each(|begun| begun.mark.gap(gap));
         self.shard.engine.handle_submitted(now);
         let limit = if self.watches_for_start() { WATCH } else { WAIT_MAX };
         let latest = now.plus(limit).min(self.shard.engine.poll_timeout().unwrap_or(Stamp::NEVER));
@@ -386,7 +416,7 @@ impl Driver {
     }
 
     fn reap_slice(&mut self) -> usize {
-        let Self { shard, ring, sockets, connections, .. } = self;
+        let Self { shard, ring, sockets, connections, meter, .. } = self;
         let engine = &mut shard.engine;
         let mut established = ReapNotes::default();
         let taken = ring.reap(&shard.clock, REAP_SLICE, |now, event| {
@@ -413,7 +443,10 @@ impl Driver {
                         engine.handle_ended(connection, now, errno);
                     }
                 }
-                Event::Received { socket, bytes } => {
+                Event::Received { socket, bytes, arrived_unix_ns } => {
+                    if let Some(arrived) = arrived_unix_ns {
+                        meter.received(shard.clock.unix_ns(now).saturating_sub(arrived));
+                    }
                     if let Some(connection) = of(socket) {
                         engine.handle_bytes(connection, now, bytes);
                     }
@@ -426,6 +459,9 @@ impl Driver {
             }
         });
         for socket in established.sockets {
+            if socket.index.is_multiple_of(STAMPED_EVERY) {
+                self.ring.stamp_arrivals(socket);
+            }
             self.ring.receive(socket);
         }
         taken
@@ -456,11 +492,13 @@ impl Driver {
         self.hand_over_records(true);
         let _ = self.shard.messages.send(Message::Phase(Box::new(ClosedPhase {
             shard: self.shard.shard,
+            cpu: self.shard.cpu,
             phase,
             started: begun.started,
             sending_ended: begun.sending_ended,
             closed: closed.max(begun.sending_ended),
             interrupted: self.interrupted,
+            cost: self.meter.cost(&begun.mark, now),
             tally,
         })));
     }
@@ -534,13 +572,17 @@ const CLOSE_DOWN_MAX: Nanos = Nanos::from_millis(2_000);
 /// "Too many open files".
 const EMFILE: i32 = 24;
 
-fn client_socket(address: SocketAddr) -> Result<socket2::Socket, std::io::Error> {
+fn client_socket(address: SocketAddr, source: Option<IpAddr>) -> Result<socket2::Socket, std::io::Error> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
         Some(socket2::Protocol::TCP),
     )?;
     socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        set_bind_address_no_port(socket.as_fd())?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
     Ok(socket)
 }
 

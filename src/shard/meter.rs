@@ -1,7 +1,11 @@
 //! What driving costs a shard: waiting, gaps between looks at the ring, processor time, wake-up error.
 
+use crate::measure::Cost;
+use crate::measure::ReapDelay;
+use crate::measure::samples::new_histogram;
 use crate::time::Nanos;
 use crate::time::Stamp;
+use hdrhistogram::Histogram;
 
 /// First guess of how late the kernel wakes a waiting shard; the loop learns the real figure.
 const WAKE_ERROR_FIRST: Nanos = Nanos::from_micros(60);
@@ -9,46 +13,58 @@ const WAKE_ERROR_FIRST: Nanos = Nanos::from_micros(60);
 /// The spin before a due time is never longer than this.
 const SPIN_WINDOW_MAX: Nanos = Nanos::from_micros(200);
 
-/// What driving cost a shard.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cost {
-    /// Share of the time that the loop neither waited nor spun idle, 0 to 1.
-    pub busy_share: f64,
-    /// Longest time from one look at the ring to the next.
-    pub longest_gap: Nanos,
-    /// Processor time of the shard's thread, spinning included; absent where the system does not tell.
-    pub cpu_time: Option<Nanos>,
-    /// Time that the thread could have run and did not, because its core was taken; absent where the
-    /// system does not tell.
-    pub run_delay: Option<Nanos>,
-}
-
 /// Accounts for a loop's time.
 #[derive(Debug)]
 pub(super) struct Meter {
-    started: Stamp,
-    scheduled_before: Option<Scheduled>,
+    cpu: usize,
     waited: Nanos,
     last_look: Stamp,
-    longest_gap: Nanos,
     wake_error: Nanos,
+    /// From the kernel receiving bytes to this loop taking them, on the connections that are stamped.
+    received: Histogram<u64>,
+}
+
+/// The meter at the beginning of something, and the longest gap since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    at: Stamp,
+    waited: Nanos,
+    scheduled: Scheduled,
+    longest_gap: Nanos,
+}
+
+impl Mark {
+    /// The loop did not look at the ring for this long.
+    pub(super) fn gap(&mut self, gap: Nanos) {
+        self.longest_gap = self.longest_gap.max(gap);
+    }
 }
 
 impl Meter {
-    pub(super) fn new(now: Stamp) -> Self {
+    /// The meter of a loop that runs on core `cpu`.
+    pub(super) fn new(cpu: usize, now: Stamp) -> Self {
         Self {
-            started: now,
-            scheduled_before: Scheduled::read(),
+            cpu,
             waited: Nanos::ZERO,
             last_look: now,
-            longest_gap: Nanos::ZERO,
             wake_error: WAKE_ERROR_FIRST,
+            received: new_histogram(),
         }
     }
 
-    /// The loop is about to look at the ring.
-    pub(super) fn look(&mut self, now: Stamp) {
-        self.longest_gap = self.longest_gap.max(now.since(self.last_look));
+    /// Remembers where the meter stands. Reads the kernel's accounts, so only at the edges of phases.
+    pub(super) fn mark(&self, now: Stamp) -> Mark {
+        Mark { at: now, waited: self.waited, scheduled: Scheduled::read(self.cpu), longest_gap: Nanos::ZERO }
+    }
+
+    /// The loop is about to look at the ring: how long it did not.
+    pub(super) fn look(&self, now: Stamp) -> Nanos {
+        now.since(self.last_look)
+    }
+
+    /// Bytes were taken so long after the kernel had received them.
+    pub(super) fn received(&mut self, delay_ns: u64) {
+        self.received.saturating_record(delay_ns);
     }
 
     /// The loop waited or spun idle from `from` to `to`.
@@ -75,36 +91,74 @@ impl Meter {
         }
     }
 
-    /// The sum up to `now`.
-    pub(super) fn cost(&self, now: Stamp) -> Cost {
-        let elapsed = now.since(self.started).as_secs_f64();
-        let busy_share = if elapsed > 0.0 { 1.0 - self.waited.as_secs_f64() / elapsed } else { 0.0 };
-        let spent = self.scheduled_before.zip(Scheduled::read());
+    /// What it cost from `mark` to `now`.
+    pub(super) fn cost(&self, mark: &Mark, now: Stamp) -> Cost {
+        let elapsed = now.since(mark.at);
+        let waited = self.waited.0.saturating_sub(mark.waited.0) as f64;
+        let busy_share = if elapsed > Nanos::ZERO { 1.0 - waited / elapsed.0 as f64 } else { 0.0 };
+        let (before, after) = (mark.scheduled, Scheduled::read(self.cpu));
+        let span = |of: fn(&Scheduled) -> Option<u64>| Some(of(&after)?.saturating_sub(of(&before)?));
         Cost {
+            elapsed,
             busy_share: busy_share.clamp(0.0, 1.0),
-            longest_gap: self.longest_gap,
-            cpu_time: spent.map(|(before, after)| Nanos(after.cpu.0.saturating_sub(before.cpu.0))),
-            run_delay: spent.map(|(before, after)| Nanos(after.delay.0.saturating_sub(before.delay.0))),
+            longest_gap: mark.longest_gap,
+            cpu_time: span(|scheduled| scheduled.cpu_ns).map(Nanos),
+            run_delay: span(|scheduled| scheduled.delay_ns).map(Nanos),
+            involuntary_switches: span(|scheduled| scheduled.involuntary),
+            receive_to_reap: (!self.received.is_empty()).then(|| ReapDelay {
+                p50: Nanos(self.received.value_at_quantile(0.5)),
+                p99: Nanos(self.received.value_at_quantile(0.99)),
+                max: Nanos(self.received.max()),
+                count: self.received.len(),
+            }),
+            steal: span(|scheduled| scheduled.steal_ticks).map(|ticks| Nanos::from_millis(ticks * TICK_MS)),
         }
     }
 }
 
-/// What the kernel's scheduler says of this thread.
-#[derive(Clone, Copy, Debug)]
+/// The spin window of a shard that woke up this late after each of its last waits, in their order.
+pub fn spin_window_after(errors: &[Nanos]) -> Nanos {
+    let mut meter = Meter::new(0, Stamp::ORIGIN);
+    for error in errors {
+        meter.learn_wake_error(Stamp::ORIGIN.plus(*error), Stamp::ORIGIN);
+    }
+    meter.spin_window()
+}
+
+/// Length of the ticks in which the kernel counts stolen time.
+const TICK_MS: u64 = 10;
+
+/// What the kernel's accounts say of this thread and its core.
+#[derive(Clone, Copy, Debug, Default)]
 struct Scheduled {
-    cpu: Nanos,
-    delay: Nanos,
+    cpu_ns: Option<u64>,
+    delay_ns: Option<u64>,
+    involuntary: Option<u64>,
+    steal_ticks: Option<u64>,
 }
 
 impl Scheduled {
-    /// Reads `/proc/thread-self/schedstat`: time on a core, time waiting for one, both in nanoseconds.
-    fn read() -> Option<Self> {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-        let mut numbers = text.split_whitespace().map(str::parse);
-        let cpu = Nanos(numbers.next()?.ok()?);
-        let delay = Nanos(numbers.next()?.ok()?);
-        Some(Self { cpu, delay })
+    fn read(cpu: usize) -> Self {
+        // Time on a core and time waiting for one, in nanoseconds.
+        let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut numbers = schedstat.split_whitespace().map(|number| number.parse().ok());
+        let (cpu_ns, delay_ns) = (numbers.next().flatten(), numbers.next().flatten());
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+        let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+        Self {
+            cpu_ns,
+            delay_ns,
+            involuntary: field(&status, "nonvoluntary_ctxt_switches:", 0),
+            // user nice system idle iowait irq softirq steal
+            steal_ticks: field(&stat, &format!("cpu{cpu}"), 7),
+        }
     }
+}
+
+/// The number at `position` behind `name` on the line that begins with it.
+fn field(text: &str, name: &str, position: usize) -> Option<u64> {
+    let line = text.lines().find(|line| line.split_whitespace().next() == Some(name))?;
+    line.split_whitespace().nth(position + 1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -113,7 +167,7 @@ mod tests {
 
     #[test]
     fn the_window_follows_a_worse_wake_up_at_once_and_a_better_one_slowly() {
-        let mut meter = Meter::new(Stamp::ORIGIN);
+        let mut meter = Meter::new(0, Stamp::ORIGIN);
         let at = |micros: u64| Stamp::ORIGIN.plus(Nanos::from_micros(micros));
         let first = meter.spin_window();
         meter.learn_wake_error(at(1_090), at(1_000));
@@ -129,17 +183,30 @@ mod tests {
 
     #[test]
     fn a_sleep_ended_by_a_completion_teaches_nothing() {
-        let mut meter = Meter::new(Stamp::ORIGIN);
+        let mut meter = Meter::new(0, Stamp::ORIGIN);
         let before = meter.spin_window();
         meter.learn_wake_error(Stamp::from_nanos(5), Stamp::from_nanos(1_000_000));
         assert_eq!(meter.spin_window(), before);
     }
 
     #[test]
-    fn waiting_is_not_busy() {
-        let mut meter = Meter::new(Stamp::ORIGIN);
+    fn waiting_is_not_busy_and_a_mark_begins_anew() {
+        let mut meter = Meter::new(0, Stamp::ORIGIN);
         meter.waited(Stamp::from_nanos(0), Stamp::from_nanos(750));
-        let cost = meter.cost(Stamp::from_nanos(1_000));
-        assert!((cost.busy_share - 0.25).abs() < 1e-9);
+        let mut mark = meter.mark(Stamp::from_nanos(1_000));
+        meter.waited(Stamp::from_nanos(1_000), Stamp::from_nanos(1_500));
+        mark.gap(Nanos(40));
+        mark.gap(Nanos(30));
+        let cost = meter.cost(&mark, Stamp::from_nanos(2_000));
+        assert!((cost.busy_share - 0.5).abs() < 1e-9);
+        assert_eq!((cost.elapsed, cost.longest_gap), (Nanos(1_000), Nanos(40)));
+    }
+
+    #[test]
+    fn a_field_that_is_not_there_is_absent() {
+        let stat = "cpu  1 2\ncpu0 1 2 3 4 5 6 7 8 9\ncpu10 0 0 0 0 0 0 0 5\n";
+        assert_eq!(field(stat, "cpu0", 7), Some(8));
+        assert_eq!(field(stat, "cpu1", 7), None);
+        assert_eq!(field("", "cpu0", 7), None);
     }
 }

@@ -126,6 +126,9 @@ pub enum Event<'a> {
         socket: SocketId,
         /// The bytes, never empty.
         bytes: &'a [u8],
+        /// Wall time in nanoseconds at which the kernel had received the last of them, where it was asked
+        /// to say so ([`Ring::stamp_arrivals`]).
+        arrived_unix_ns: Option<u64>,
     },
     /// A send ended: all of it was taken by the kernel, or an error number.
     Sent {
@@ -160,6 +163,8 @@ struct Slot {
     accepting: bool,
     connecting: bool,
     receiving: bool,
+    /// Receiving says when the kernel received.
+    stamped: bool,
     sending: bool,
     /// What of the current send the kernel has taken, of how much.
     sent: usize,
@@ -271,8 +276,20 @@ impl Ring {
         let Some(descriptor) = &slot.socket else { return };
         if !slot.receiving {
             slot.receiving = true;
-            queues.push_receive(descriptor.as_fd(), token(Operation::Receive, socket));
+            if slot.stamped {
+                queues.push_receive_stamped(descriptor.as_fd(), token(Operation::ReceiveStamped, socket));
+            } else {
+                queues.push_receive(descriptor.as_fd(), token(Operation::Receive, socket));
+            }
         }
+    }
+
+    /// Asks the kernel to say of all that this socket receives when it came. Call it before
+    /// [`Ring::receive`]; where the kernel refuses, bytes come without a time.
+    pub fn stamp_arrivals(&mut self, socket: SocketId) {
+        let Some((slot, _)) = self.alive(socket) else { return };
+        let Some(descriptor) = &slot.socket else { return };
+        slot.stamped = !slot.receiving && Queues::enable_stamps(descriptor.as_fd()).is_ok();
     }
 
     /// Sends what `head` appends to the socket's own buffer, then `body` of the block: in order, whole,
@@ -417,7 +434,9 @@ impl Ring {
                     handler(Event::Connected { socket, result });
                 }
             }
-            Operation::Receive => self.complete_receive(socket, &completion, handler),
+            Operation::Receive | Operation::ReceiveStamped => {
+                self.complete_receive(socket, &completion, handler);
+            }
             Operation::Send => self.complete_send(socket, completion.result, handler),
         }
     }
@@ -474,10 +493,17 @@ impl Ring {
         let slot = &mut self.slots[socket.index as usize];
         slot.receiving = completion.more;
         let closing = slot.closing;
-        let result = completion.result;
+        let mut result = completion.result;
         if let Some(buffer) = completion.buffer {
-            if !closing && result > 0 {
-                handler(Event::Received { socket, bytes: self.queues.bytes(buffer) });
+            let (bytes, arrived_unix_ns) = match completion.token.operation {
+                Operation::ReceiveStamped => self.queues.stamped_bytes(buffer),
+                _ => (self.queues.bytes(buffer), None),
+            };
+            if bytes.is_empty() {
+                // Behind its header a stamped receive brings nothing at the end of the stream.
+                result = result.min(0);
+            } else if !closing && result > 0 {
+                handler(Event::Received { socket, bytes, arrived_unix_ns });
             }
             self.queues.recycle(buffer);
         }
@@ -522,10 +548,11 @@ fn token(operation: Operation, socket: SocketId) -> Token {
 }
 
 fn cancel_pending(slot: &Slot, queues: &mut Queues, socket: SocketId) {
-    let pending = [
+    let pending: [_; 5] = [
         (slot.accepting, Operation::Accept),
         (slot.connecting, Operation::Connect),
-        (slot.receiving, Operation::Receive),
+        (slot.receiving && !slot.stamped, Operation::Receive),
+        (slot.receiving && slot.stamped, Operation::ReceiveStamped),
         (slot.sending, Operation::Send),
     ];
     for (_, operation) in pending.into_iter().filter(|(pending, _)| *pending) {

@@ -6,12 +6,14 @@
 //! states and no events; those are [`crate::shard::ring`]'s.
 
 mod buffers;
+mod stamps;
 mod stations;
 mod token;
 
 pub(super) use token::{Operation, Token};
 
 use self::buffers::Buffers;
+use self::stamps::StampedLayout;
 use self::stations::Stations;
 use crate::shard::ring::{RingError, RingOptions};
 use crate::time::Nanos;
@@ -39,6 +41,29 @@ pub fn set_timer_slack(slack: Nanos) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Lets a bind to port 0 leave the choice of the port to the connect that follows, which can then give the
+/// same port to connections of different destinations.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(super) fn set_bind_address_no_port(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    let bytes = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(0);
+    // SAFETY: the kernel reads `bytes` bytes of `on`, which lives until the call returns; the descriptor is
+    // borrowed and open.
+    // JUSTIFICATION: no safe crate in use sets this option.
+    let refused = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            bytes,
+        )
+    };
+    if refused == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The one group of provided buffers of a ring.
@@ -71,6 +96,7 @@ pub(super) struct Completion {
 struct Memory {
     buffers: Buffers,
     stations: Stations,
+    layout: StampedLayout,
     block: Arc<[u8]>,
 }
 
@@ -114,7 +140,12 @@ impl Queues {
         // The buffers are registered while they stand in their final owner, whose drop knows when they may go.
         let queues = Self {
             ring,
-            memory: ManuallyDrop::new(Memory { buffers, stations: Stations::default(), block }),
+            memory: ManuallyDrop::new(Memory {
+                buffers,
+                stations: Stations::default(),
+                layout: StampedLayout::new(),
+                block,
+            }),
             backlog: VecDeque::with_capacity(options.entries as usize),
             in_flight: 0,
         };
@@ -152,6 +183,23 @@ impl Queues {
     /// When the buffer is the kernel's.
     pub(super) fn bytes(&self, buffer: u16) -> &[u8] {
         self.memory.buffers.bytes(buffer)
+    }
+
+    /// The bytes that a stamped receive brought, and the wall time in nanoseconds at which the kernel had
+    /// received them, where it says so.
+    ///
+    /// # Panics
+    /// When the buffer is the kernel's.
+    pub(super) fn stamped_bytes(&self, buffer: u16) -> (&[u8], Option<u64>) {
+        self.memory.layout.parse(self.memory.buffers.bytes(buffer))
+    }
+
+    /// Asks the kernel to stamp what `socket` receives.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub(super) fn enable_stamps(socket: BorrowedFd<'_>) -> io::Result<()> {
+        stamps::enable(socket)
     }
 
     /// Gives a buffer back to the kernel.
@@ -200,6 +248,16 @@ impl Queues {
     pub(super) fn push_receive(&mut self, socket: BorrowedFd<'_>, token: Token) {
         let entry = opcode::RecvMulti::new(types::Fd(socket.as_raw_fd()), BUFFER_GROUP).build();
         // SAFETY: the kernel writes to provided buffers only, which live as long as `memory`.
+        // JUSTIFICATION: the submission queue has no safe interface.
+        unsafe { self.push(entry, token) }
+    }
+
+    /// As [`Queues::push_receive`], for a socket that stamps.
+    pub(super) fn push_receive_stamped(&mut self, socket: BorrowedFd<'_>, token: Token) {
+        let layout = self.memory.layout.address();
+        let entry = opcode::RecvMsgMulti::new(types::Fd(socket.as_raw_fd()), layout, BUFFER_GROUP).build();
+        // SAFETY: the layout lives as long as `memory` and is never written; the kernel writes to provided
+        // buffers only, which live as long.
         // JUSTIFICATION: the submission queue has no safe interface.
         unsafe { self.push(entry, token) }
     }
@@ -295,7 +353,11 @@ impl Queues {
                     accepted = Some(unsafe { OwnedFd::from_raw_fd(result) });
                 }
                 Operation::Connect | Operation::Send => self.memory.stations.release(token.index),
-                Operation::Accept | Operation::Cancel | Operation::Close | Operation::Receive => {}
+                Operation::Accept
+                | Operation::Cancel
+                | Operation::Close
+                | Operation::Receive
+                | Operation::ReceiveStamped => {}
             }
             let buffer = cqueue::buffer_select(flags);
             if let Some(buffer) = buffer {

@@ -2,8 +2,9 @@
 //!
 //! Each function panics when its property is broken. They are no part of the program.
 
+use crate::endpoint::Usage;
 use crate::wire::delta::{self, Reading};
-use crate::wire::reply::{Fed, Progress, ReplyDecoder, Usage};
+use crate::wire::reply::{Fed, Progress, ReplyDecoder};
 
 /// The sums of a reply, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

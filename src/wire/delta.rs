@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
-use crate::wire::reply::Usage;
+use crate::endpoint::Usage;
 
 /// What one message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub(in crate::wire) fn read_tree(data: &[u8]) -> Reading {
 }
 
 fn read_object(object: &Map<String, Value>) -> Delta {
-    let mut delta = Delta { usage: object.get("usage").and_then(read_usage), ..Delta::default() };
+    let mut delta = Delta { usage: object.get("usage").and_then(Usage::read), ..Delta::default() };
     let member = match object.get("object").and_then(Value::as_str) {
         Some("chat.completion") => "message",
         Some("chat.completion.chunk") => "delta",
@@ -119,82 +119,6 @@ fn truthy(value: Option<&Value>) -> bool {
         Some(Value::String(text)) => !text.is_empty(),
         Some(Value::Array(items)) => !items.is_empty(),
         Some(Value::Object(members)) => !members.is_empty(),
-    }
-}
-
-/// Names of the prompt's token count, the first one present wins.
-const PROMPT_KEYS: [&str; 5] =
-    ["prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens", "input_token_count"];
-/// Prompt names under which the vendor leaves out what its cache read or wrote: it is added back.
-const PROMPT_KEYS_WITHOUT_CACHE: [&str; 2] = ["input_tokens", "inputTokens"];
-/// What is added back.
-const CACHE_KEYS_ADDED: [&str; 4] = [
-    "cache_read_input_tokens",
-    "cache_creation_input_tokens",
-    "cacheReadInputTokens",
-    "cacheWriteInputTokens",
-];
-/// Names of the reply's token count.
-const COMPLETION_KEYS: [&str; 5] =
-    ["completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens", "generated_token_count"];
-/// Names of the sum.
-const TOTAL_KEYS: [&str; 3] = ["total_tokens", "totalTokenCount", "totalTokens"];
-/// Objects that hold parts of the prompt's count.
-const PROMPT_DETAILS_KEYS: [&str; 2] = ["prompt_tokens_details", "input_tokens_details"];
-/// Objects that hold parts of the reply's count.
-const COMPLETION_DETAILS_KEYS: [&str; 2] = ["completion_tokens_details", "output_tokens_details"];
-/// Names of the count read from the cache, outside the details.
-const CACHED_KEYS: [&str; 5] = [
-    "cache_read_input_tokens",
-    "prompt_cache_hit_tokens",
-    "cachedContentTokenCount",
-    "cacheReadInputTokens",
-    "cached_tokens",
-];
-/// Name of the reasoning count, outside the details.
-const REASONING_KEY: &str = "thoughtsTokenCount";
-/// Objects that some vendors put around the counts.
-const WRAPPER_KEYS: [&str; 3] = ["usageMetadata", "meta", "tokens"];
-
-fn read_usage(usage: &Value) -> Option<Usage> {
-    let Value::Object(outer) = usage else { return None };
-    if outer.is_empty() {
-        return None;
-    }
-    let usage = unwrapped(outer);
-    let count = |key: &&str| usage.get(*key).and_then(Value::as_u64);
-    let detail = |objects: &[&str], key: &str| {
-        objects.iter().find_map(|object| usage.get(*object)?.get(key)?.as_u64())
-    };
-    let prompt = PROMPT_KEYS.iter().find_map(|key| Some((*key, count(key)?)));
-    Some(Usage {
-        prompt_tokens: prompt.map(|(key, tokens)| {
-            if PROMPT_KEYS_WITHOUT_CACHE.contains(&key) {
-                CACHE_KEYS_ADDED.iter().filter_map(count).fold(tokens, u64::saturating_add)
-            } else {
-                tokens
-            }
-        }),
-        completion_tokens: COMPLETION_KEYS.iter().find_map(count),
-        total_tokens: TOTAL_KEYS.iter().find_map(count),
-        reasoning_tokens: detail(&COMPLETION_DETAILS_KEYS, "reasoning_tokens")
-            .or_else(|| count(&REASONING_KEY)),
-        cached_tokens: detail(&PROMPT_DETAILS_KEYS, "cached_tokens")
-            .or_else(|| CACHED_KEYS.iter().find_map(count)),
-    })
-}
-
-/// The object with the counts themselves.
-fn unwrapped(usage: &Map<String, Value>) -> &Map<String, Value> {
-    let [metadata, meta, tokens] = WRAPPER_KEYS;
-    let inner = usage
-        .get(metadata)
-        .filter(|inner| inner.is_object())
-        .or_else(|| usage.get(meta).and_then(|meta| meta.get(tokens)).filter(|inner| inner.is_object()))
-        .or_else(|| usage.get(tokens));
-    match inner {
-        Some(Value::Object(inner)) => inner,
-        _ => usage,
     }
 }
 

@@ -9,6 +9,7 @@
 use std::mem;
 use std::ops::Range;
 
+use crate::endpoint::{EndpointError, EndpointSettings, Reader, Spoiled, Texts, Usage};
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
@@ -36,6 +37,10 @@ pub struct ReplyDecoder {
     scratch: Vec<u8>,
     events: Events,
     likeness: Likeness,
+    /// Reads the messages of every endpoint type but chat, and of chat when texts are kept.
+    reader: Option<Box<Reader>>,
+    /// What the reply says, when it is kept.
+    texts: Option<Box<Texts>>,
     usage: Option<Usage>,
     /// A fault of the content, reported where the reply ends.
     content_fault: Option<Box<Fault>>,
@@ -182,22 +187,32 @@ impl From<FramingFault> for Fault {
     }
 }
 
-/// Token counts as the server reports them, whatever names it uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// Tokens of the prompt.
-    pub prompt_tokens: Option<u64>,
-    /// Tokens of the reply, reasoning included.
-    pub completion_tokens: Option<u64>,
-    /// As reported; never summed here.
-    pub total_tokens: Option<u64>,
-    /// Part of the completion that was reasoning.
-    pub reasoning_tokens: Option<u64>,
-    /// Part of the prompt that came from the server's cache.
-    pub cached_tokens: Option<u64>,
+/// Whether the texts of a reply are kept to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepTexts {
+    /// They are looked at and passed over.
+    No,
+    /// They are kept until the next reply.
+    Yes,
 }
 
 impl ReplyDecoder {
+    /// A decoder of replies of this endpoint. [`ReplyDecoder::default`] is that of chat, keeping nothing.
+    ///
+    /// # Errors
+    /// The place of the content in a reply is not one.
+    pub fn new(settings: &EndpointSettings, keeps: KeepTexts) -> Result<Self, EndpointError> {
+        let keeps = keeps == KeepTexts::Yes;
+        let reads = keeps || !settings.dialect.is_chat();
+        let reader = if reads { Some(Box::new(Reader::new(settings)?)) } else { None };
+        Ok(Self { reader, texts: keeps.then(Box::default), ..Self::default() })
+    }
+
+    /// What the reply has said so far; absent unless texts are kept.
+    pub fn texts(&self) -> Option<&Texts> {
+        self.texts.as_deref()
+    }
+
     /// Gets ready for the next reply; keeps its buffers.
     pub fn reset(&mut self) {
         for buffer in [&mut self.carried, &mut self.scratch] {
@@ -207,6 +222,12 @@ impl ReplyDecoder {
         self.place = Place::default();
         self.events = Events::default();
         self.usage = None;
+        if let Some(reader) = &mut self.reader {
+            reader.reset();
+        }
+        if let Some(texts) = &mut self.texts {
+            texts.clear();
+        }
         self.content_fault = None;
         self.any_message = false;
         self.any_content = false;
@@ -422,7 +443,10 @@ impl ReplyDecoder {
     fn content(&mut self, data: &[u8], fed: &mut Fed) -> Option<(Range<usize>, bool)> {
         fed.messages += 1;
         self.any_message = true;
-        let (reading, text) = delta::read(data);
+        let (reading, text) = match &mut self.reader {
+            Some(reader) => (read_any(reader, self.texts.as_deref_mut(), data), None),
+            None => delta::read(data),
+        };
         let fault = match reading {
             Reading::Delta(delta) => {
                 fed.contents += u32::from(delta.content);
@@ -475,6 +499,24 @@ impl ReplyDecoder {
                 Progress::Failed { fault, reusable }
             }
         })
+    }
+}
+
+/// Reads a message of any endpoint type.
+fn read_any(reader: &mut Reader, texts: Option<&mut Texts>, data: &[u8]) -> Reading {
+    match reader.read(data) {
+        Ok(reading) => {
+            if let (Some(texts), Some(content)) = (texts, &reading.content) {
+                texts.add(content);
+            }
+            Reading::Delta(delta::Delta {
+                content: reading.content.is_some(),
+                output: reading.content.is_some_and(|content| content.is_output()),
+                usage: reading.usage,
+            })
+        }
+        Err(Spoiled::Array) => Reading::Array,
+        Err(Spoiled::Scalar(type_name)) => Reading::Scalar(type_name),
     }
 }
 

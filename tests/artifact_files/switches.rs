@@ -2,7 +2,7 @@
 
 use crate::shapes::files;
 use crate::synthetic::{Options, Synthetic, phase, storm};
-use phasor::artifact::{RecordLines, Switches};
+use phasor::artifact::RecordLines;
 use phasor::config::PhaseKind;
 use phasor::measure::{Judgement, RecordBatch};
 use phasor::time::Nanos;
@@ -37,7 +37,8 @@ fn names(object: &Value) -> BTreeSet<&str> {
 fn a_prefix_renames_and_no_summary_leaves_the_tables_of_numbers() {
     let directory = tempfile::tempdir().unwrap();
     let mut run = Synthetic::new(two_phases(), 30, calm());
-    run.switches = Switches { prefix: Some("foo".to_owned()), summary: false, ..Switches::default() };
+    let artifacts = &mut run.config.artifacts;
+    (artifacts.prefix, artifacts.summary_json) = (Some("foo".to_owned()), false);
     let written = run.write(directory.path());
     assert!(written.failures.is_empty());
     // The synthetic run writes its record file itself; server metrics are another exporter's.
@@ -65,7 +66,7 @@ fn slices_have_the_shape_of_the_reference_and_hold_every_request_once() {
     let phases = vec![phase("warmup", PhaseKind::Warmup, 2), phase("a", PhaseKind::Profiling, 4)];
     let judgement = Judgement::new([("time_to_first_token", 15.0)]).unwrap();
     let mut run = Synthetic::judged(phases, 600, calm(), judgement);
-    run.switches = Switches { slice_duration: Some(Nanos::from_millis(250)), ..Switches::default() };
+    run.config.artifacts.slice_duration = Some(Nanos::from_millis(250));
     let written = run.write(directory.path());
     assert!(written.failures.is_empty() && written.missing.is_empty());
     let file = load(&directory.path().join("profile_export_aiperf_timeslices.json"));
@@ -142,7 +143,7 @@ fn slices_have_the_shape_of_the_reference_and_hold_every_request_once() {
 fn traces_have_the_members_of_the_reference_as_far_as_they_are_known() {
     let directory = tempfile::tempdir().unwrap();
     let mut run = Synthetic::new(vec![storm("storm")], 60, Options::default());
-    run.switches.trace = true;
+    run.config.artifacts.trace = true;
     assert!(run.write(directory.path()).failures.is_empty());
     let golden = golden();
     // What phasor does not keep of an exchange.
@@ -230,7 +231,7 @@ fn objectives_are_judged_in_records_results_and_rates() {
 fn replies_of_another_length_than_asked_for_are_warned_about() {
     let directory = tempfile::tempdir().unwrap();
     let mut run = Synthetic::new(two_phases(), 100, calm());
-    run.switches.show_trace_timing = true;
+    run.config.artifacts.show_trace_timing = true;
     let tables = run.write(directory.path()).tables;
     let root = load(&directory.path().join("profile_export_aiperf.json"));
     let mismatched = root["osl_mismatch_count"]["avg"].as_f64().unwrap();
@@ -245,7 +246,7 @@ fn replies_of_another_length_than_asked_for_are_warned_about() {
 fn a_full_disk_and_a_directory_in_the_way_are_named_and_cost_nothing_else() {
     // A device that is always full.
     let run = Synthetic::new(two_phases(), 30, calm());
-    let mut lines = RecordLines::new(&run.config, &run.dataset, run.clock, Arc::default(), &run.switches);
+    let mut lines = RecordLines::new(&run.config, &run.dataset, run.clock, Arc::default());
     let mut batch = RecordBatch::with_capacity(4);
     let (record, gaps) = &run.records[0];
     assert!(batch.push(record, gaps));
@@ -272,7 +273,7 @@ fn a_full_disk_and_a_directory_in_the_way_are_named_and_cost_nothing_else() {
 fn slices_that_cannot_be_made_are_said_to_be_missing() {
     let directory = tempfile::tempdir().unwrap();
     let mut run = Synthetic::new(two_phases(), 100, Options { samples_max: 10, ..calm() });
-    run.switches.slice_duration = Some(Nanos::from_millis(50));
+    run.config.artifacts.slice_duration = Some(Nanos::from_millis(50));
     let written = run.write(directory.path());
     assert!(written.failures.is_empty());
     assert_eq!(written.missing.len(), 1);

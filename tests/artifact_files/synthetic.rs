@@ -1,12 +1,14 @@
 //! Runs made of seeded synthetic records.
 
-use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport, Switches};
+use phasor::artifact::calibration::Calibration;
+use phasor::artifact::{FinishedPhase, FinishedRun, RecordBatch, RecordLines, ShardReport};
 use phasor::config::{
     Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, StopRules, Url,
 };
 use phasor::dataset::{Dataset, Row};
 use phasor::measure::tally::Drop;
-use phasor::measure::{Failure, Judgement, Outcome, PhaseTally, Record};
+use phasor::measure::verdict::{Reason, Verdict};
+use phasor::measure::{Cost, Failure, Judgement, Outcome, PhaseTally, Record};
 use phasor::time::{Clock, Nanos, Stamp};
 use phasor::wire::{Fault, Usage};
 use std::path::Path;
@@ -41,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) varied_usage: bool,
     /// The last phase was cut.
     pub(crate) interrupted: bool,
+    /// What the machine can do.
+    pub(crate) calibration: Option<Calibration>,
 }
 
 impl Default for Options {
@@ -53,6 +57,7 @@ impl Default for Options {
             failed_percent: 5,
             varied_usage: true,
             interrupted: false,
+            calibration: None,
         }
     }
 }
@@ -65,7 +70,6 @@ pub(crate) struct Synthetic {
     pub(crate) phases: Vec<FinishedPhase>,
     pub(crate) records: Vec<(Record, Vec<u64>)>,
     pub(crate) options: Options,
-    pub(crate) switches: Switches,
     pub(crate) judgement: Arc<Judgement>,
 }
 
@@ -179,28 +183,29 @@ impl Synthetic {
                 sending_ended: Stamp::from_nanos(ended - 1_000),
                 ended: Stamp::from_nanos(ended),
                 interrupted,
+                shards: costs(options.shards),
+                verdict: Verdict::Degraded,
+                reasons: vec![Reason {
+                    what: "busy_share",
+                    value: 0.9,
+                    limit: 0.85,
+                    verdict: Verdict::Degraded,
+                }],
+                arrivals: None,
                 tally,
             });
             start = ended + 3_456_789;
         }
-        Self {
-            config,
-            dataset: dataset(),
-            clock,
-            phases: finished,
-            records,
-            options,
-            switches: Switches::default(),
-            judgement,
-        }
+        Self { config, dataset: dataset(), clock, phases: finished, records, options, judgement }
     }
 
     /// Writes the record file, the inputs and all results; the console text.
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
         phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
-        let mut lines =
-            RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement, &self.switches);
-        let mut file = std::fs::File::create(directory.join(self.switches.records_name())).unwrap();
+        let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement);
+        let mut file =
+            std::fs::File::create(directory.join(phasor::artifact::names::records(&self.config.artifacts)))
+                .unwrap();
         let mut batch = RecordBatch::with_capacity(64);
         let mut written = 0;
         for (record, gaps) in &self.records {
@@ -216,26 +221,33 @@ impl Synthetic {
         let run = FinishedRun {
             config: &self.config,
             dataset: &self.dataset,
-            switches: self.switches,
             clock: self.clock,
             benchmark_id: "0123456789ab".to_owned(),
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
             phases: self.phases,
             interrupted: self.options.interrupted,
             records_lost: 0,
-            shards: (0..self.options.shards)
-                .map(|shard| ShardReport {
-                    shard,
-                    cpu: usize::from(shard) + 1,
-                    busy_share: 0.25,
-                    longest_gap: Nanos(40_000),
-                    cpu_time: Some(Nanos(7_000_000)),
-                    run_delay: None,
-                })
-                .collect(),
+            calibration: self.options.calibration,
+            shards: costs(self.options.shards),
         };
         phasor::artifact::write_results(directory, &run)
     }
+}
+
+fn costs(shards: u16) -> Vec<ShardReport> {
+    (0..shards)
+        .map(|shard| ShardReport {
+            shard,
+            cpu: usize::from(shard) + 1,
+            cost: Cost {
+                elapsed: Nanos(1_000_000_000),
+                busy_share: 0.25,
+                longest_gap: Nanos(40_000),
+                cpu_time: Some(Nanos(7_000_000)),
+                ..Cost::default()
+            },
+        })
+        .collect()
 }
 
 fn record(

@@ -138,6 +138,8 @@ pub(crate) struct Faults {
     pub(crate) truncate: u32,
     pub(crate) hang: u32,
     pub(crate) status: u32,
+    /// The client's machine has no port for the connection.
+    pub(crate) starve: u32,
 }
 
 /// A run to be simulated.
@@ -499,7 +501,12 @@ impl World {
                 Action::Connect { connection, .. } => {
                     self.outcomes.connections_made += 1;
                     let refused = self.chance(self.sim.faults.refuse);
-                    let result = if refused { Err(111) } else { Ok(()) };
+                    let starved = self.chance(self.sim.faults.starve);
+                    let result = match (starved, refused) {
+                        (true, _) => Err(99),
+                        (false, true) => Err(111),
+                        (false, false) => Ok(()),
+                    };
                     self.schedule(Nanos::from_micros(50), shard, connection, Happening::Connected(result));
                 }
                 Action::Send(send) => {

@@ -1,5 +1,9 @@
 //! The document that flags alone start from.
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+
 use crate::config::diagnostic::{Diagnostic, Span};
 use crate::config::flags::edit::{member, place, set};
 use crate::config::flags::load::{largest, text};
@@ -47,6 +51,56 @@ fn entries(given: &[Given]) -> Option<Node> {
         .or_else(|| find(&|sets| matches!(sets, Sets::Load(LoadFlag::Sessions))))
         .or_else(|| find(&|sets| matches!(sets, Sets::Load(LoadFlag::Requests))))
         .and_then(largest)
+}
+
+/// Makes the phase a fixed schedule when the records to send have times, unless the flags forbid it.
+/// `directory` is where relative paths start.
+pub fn promote(tree: &mut Node, given: &[Given], directory: &Path, faults: &mut Vec<Diagnostic>) {
+    let find = |wanted: &dyn Fn(&Sets) -> bool| given.iter().find(|given| wanted(&given.flag.sets));
+    let forbidden = find(&|sets| matches!(sets, Sets::Special(SpecialFlag::NoFixedSchedule)));
+    let input = find(&|sets| matches!(sets, Sets::Special(SpecialFlag::InputFile)));
+    let path = input.and_then(|given| given.values.first());
+    let Some(path) = path else {
+        if let Some(forbidden) = forbidden {
+            faults.push(
+                Diagnostic::warning(format!("`{}` is not used: there is no trace", forbidden.typed))
+                    .at(forbidden.place(), "not used"),
+            );
+        }
+        return;
+    };
+    let entries = timed_entries(&directory.join(&path.value));
+    let Some(entries) = entries.filter(|_| forbidden.is_none()) else { return };
+    let paced = find(&|sets| {
+        matches!(
+            sets,
+            Sets::Load(LoadFlag::RequestRate | LoadFlag::RequestRateSeries | LoadFlag::UserCentricRate)
+        )
+    });
+    if let Some(paced) = paced {
+        faults.push(paced.fault(
+            format!("`{}` gives the arrivals, and so do the times in `{}`", paced.typed, path.value),
+            "one of the two",
+            "add `--no-fixed-schedule`, or leave the rate out",
+        ));
+        return;
+    }
+    let list = place(tree, "benchmark.phases", &path.key);
+    let Value::Sequence(phases) = &mut list.value else { return };
+    if let Some(phase) = phases.first_mut() {
+        set(phase, "type", text_node("fixed_schedule", &path.key));
+        let value = Value::Scalar(Scalar::Integer(entries));
+        set(phase, "requests", Node { span: path.key.clone(), value });
+    }
+}
+
+/// How many records a file has, if the first one says when it was sent.
+fn timed_entries(path: &Path) -> Option<i128> {
+    let mut lines = BufReader::new(File::open(path).ok()?).lines();
+    let first: serde_json::Value = serde_json::from_str(&lines.next()?.ok()?).ok()?;
+    first.get("timestamp").filter(|time| time.is_number())?;
+    let rest = lines.map_while(Result::ok).filter(|line| !line.trim().is_empty()).count();
+    i128::try_from(rest).ok().map(|rest| rest + 1)
 }
 
 /// What a run without a file gets when the flags are applied: an end, and a rule for users.

@@ -273,7 +273,6 @@ fn special(tree: &mut Node, given: &Given, special: SpecialFlag, node: Node) -> 
             set(tree, "benchmark.logging.level", text(level));
             set(tree, "benchmark.runtime.ui", text("simple"));
         }
-        SpecialFlag::Verbose | SpecialFlag::ExtraVerbose => {}
         SpecialFlag::NoGpuTelemetry => set(tree, "benchmark.gpu_telemetry.enabled", switch(!is_on)),
         SpecialFlag::NoServerMetrics => set(tree, "benchmark.server_metrics.enabled", switch(!is_on)),
         SpecialFlag::GpuTelemetry => gpu_telemetry(tree, &node),
@@ -288,10 +287,50 @@ fn special(tree: &mut Node, given: &Given, special: SpecialFlag, node: Node) -> 
                 set(sweep, "type", node);
             }
         }
-        // They act where the phases are made.
-        SpecialFlag::NoFixedSchedule => {}
+        SpecialFlag::Set => {
+            let Value::Sequence(assignments) = node.value else { return Ok(()) };
+            for assignment in assignments {
+                let Value::Mapping(entries) = assignment.value else { continue };
+                for entry in entries {
+                    assign(tree, &entry.key, &entry.node)?;
+                }
+            }
+        }
+        // The one acts where the phases are made, the others only when they are on.
+        SpecialFlag::NoFixedSchedule | SpecialFlag::Verbose | SpecialFlag::ExtraVerbose => {}
     }
     Ok(())
+}
+
+/// Writes a field of the envelope, or one below `benchmark` by the rules of sweep paths.
+fn assign(tree: &mut Node, path: &str, value: &Node) -> Result<(), Box<Diagnostic>> {
+    const ENVELOPE: &[&str] = &[
+        "sweep",
+        "multi_run",
+        "multiRun",
+        "random_seed",
+        "randomSeed",
+        "no_sweep_table",
+        "noSweepTable",
+        "variables",
+    ];
+    let path = path.strip_prefix("benchmark.").unwrap_or(path);
+    let path =
+        path.strip_prefix("dataset.").map_or_else(|| path.to_owned(), |rest| format!("datasets.0.{rest}"));
+    if path.split('.').any(str::is_empty) {
+        return Err(Diagnostic::error(format!(
+            "the path `{}` has an empty part",
+            crate::config::source::shown(&path)
+        ))
+        .at(value.span.clone(), "not a path")
+        .with_help("write for example `phases.profiling.rate=4`")
+        .into());
+    }
+    if ENVELOPE.contains(&path.split('.').next().unwrap_or_default()) {
+        set(tree, &path, value.clone());
+        return Ok(());
+    }
+    crate::config::expand::write(tree, &path, value)
 }
 
 /// Brings `models` into the form of a strategy with items.

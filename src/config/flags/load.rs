@@ -76,7 +76,7 @@ fn several(flags: &Flags<'_>, first: &Given, phases: &[Node], profiling: &[usize
         .collect();
     let typed: Vec<String> = flags.all().map(|given| format!("`{}`", given.typed)).collect();
     let field = match first.flag.sets {
-        Sets::Load(load) => field(load).unwrap_or("..."),
+        Sets::Load(load) => field(load),
         _ => "...",
     };
     let fault = Diagnostic::error(format!(
@@ -94,27 +94,27 @@ fn several(flags: &Flags<'_>, first: &Given, phases: &[Node], profiling: &[usize
 }
 
 /// The key of a phase that a flag writes.
-const fn field(flag: LoadFlag) -> Option<&'static str> {
+const fn field(flag: LoadFlag) -> &'static str {
     match flag {
-        LoadFlag::ArrivalPattern | LoadFlag::FixedSchedule => Some("type"),
-        LoadFlag::ArrivalSmoothness => Some("smoothness"),
-        LoadFlag::CancellationDelay | LoadFlag::CancellationRate => Some("cancellation"),
-        LoadFlag::Concurrency => Some("concurrency"),
-        LoadFlag::ConcurrencyRamp => Some("concurrency_ramp"),
-        LoadFlag::Duration => Some("duration"),
-        LoadFlag::FixedScheduleAutoOffset => Some("auto_offset"),
-        LoadFlag::FixedScheduleEndOffset => Some("end_offset"),
-        LoadFlag::FixedScheduleStartOffset => Some("start_offset"),
-        LoadFlag::GracePeriod => Some("grace_period"),
-        LoadFlag::Other(name) => Some(name),
-        LoadFlag::PrefillConcurrency => Some("prefill_concurrency"),
-        LoadFlag::PrefillRamp => Some("prefill_ramp"),
-        LoadFlag::RateRamp => Some("rate_ramp"),
-        LoadFlag::RequestRate | LoadFlag::UserCentricRate => Some("rate"),
-        LoadFlag::RequestRateSeries => Some("rate_series"),
-        LoadFlag::Requests => Some("requests"),
-        LoadFlag::Sessions => Some("sessions"),
-        LoadFlag::Users => Some("users"),
+        LoadFlag::ArrivalPattern | LoadFlag::FixedSchedule => "type",
+        LoadFlag::ArrivalSmoothness => "smoothness",
+        LoadFlag::CancellationDelay | LoadFlag::CancellationRate => "cancellation",
+        LoadFlag::Concurrency => "concurrency",
+        LoadFlag::ConcurrencyRamp => "concurrency_ramp",
+        LoadFlag::Duration => "duration",
+        LoadFlag::FixedScheduleAutoOffset => "auto_offset",
+        LoadFlag::FixedScheduleEndOffset => "end_offset",
+        LoadFlag::FixedScheduleStartOffset => "start_offset",
+        LoadFlag::GracePeriod => "grace_period",
+        LoadFlag::Other(name) => name,
+        LoadFlag::PrefillConcurrency => "prefill_concurrency",
+        LoadFlag::PrefillRamp => "prefill_ramp",
+        LoadFlag::RateRamp => "rate_ramp",
+        LoadFlag::RequestRate | LoadFlag::UserCentricRate => "rate",
+        LoadFlag::RequestRateSeries => "rate_series",
+        LoadFlag::Requests => "requests",
+        LoadFlag::Sessions => "sessions",
+        LoadFlag::Users => "users",
     }
 }
 
@@ -147,7 +147,7 @@ impl<'g> Flags<'g> {
 
     fn lists(&self) -> impl Iterator<Item = (&'g Given, &'static str)> {
         self.all().filter_map(|given| match given.flag.sets {
-            Sets::Load(flag) => Some((given, field(flag)?)),
+            Sets::Load(flag) => Some((given, field(flag))),
             _ => None,
         })
     }
@@ -165,6 +165,9 @@ pub(super) fn change(phase: &mut Node, flags: &Flags<'_>, faults: &mut Vec<Diagn
     };
     if kind != "user_centric" {
         refuse(LoadFlag::Users, "needs a phase of type `user_centric`", "add `--user-centric-rate`");
+    }
+    if kind == "user_centric" && member(phase, "users").is_none() && flags.given(LoadFlag::Users).is_none() {
+        refuse(LoadFlag::UserCentricRate, "needs to know how many users there are", "add `--num-users`");
     }
     if !has_rate {
         refuse(LoadFlag::RateRamp, "needs a phase with a rate", "add `--request-rate`");
@@ -194,9 +197,7 @@ fn write_fields(phase: &mut Node, flags: &Flags<'_>) {
         let Some(node) = nodes.into_iter().next() else { continue };
         match flag {
             LoadFlag::ConcurrencyRamp | LoadFlag::PrefillRamp | LoadFlag::RateRamp => {
-                if let Some(name) = field(flag) {
-                    ramp(phase, name, node);
-                }
+                ramp(phase, field(flag), node);
             }
             LoadFlag::CancellationRate => set(phase, "cancellation.rate", node),
             LoadFlag::CancellationDelay => set(phase, "cancellation.delay", node),
@@ -229,9 +230,7 @@ fn write_fields(phase: &mut Node, flags: &Flags<'_>) {
             | LoadFlag::Requests
             | LoadFlag::Sessions
             | LoadFlag::Users => {
-                if let Some(name) = field(flag) {
-                    set(phase, name, node);
-                }
+                set(phase, field(flag), node);
             }
         }
     }

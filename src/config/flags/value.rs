@@ -5,7 +5,7 @@ use crate::config::environment::converted;
 use crate::config::flags::{Given, Takes};
 use crate::config::keys::Spanned;
 use crate::config::lax;
-use crate::config::scalar::Scalar;
+use crate::config::scalar::{self, Scalar};
 use crate::config::source::{Entry, Node, Value, shown};
 
 /// The values of `given`: one node, or one per item for a flag that takes a list of numbers.
@@ -46,6 +46,19 @@ pub(super) fn nodes(given: &Given) -> Result<Vec<Node>, Box<Diagnostic>> {
         .ok_or_else(|| {
             refuse(&format!("a number {}, without a unit, or several parted by commas", bound.described()))
         }),
+        Takes::Assignments => {
+            let bad = given
+                .values
+                .iter()
+                .find(|value| value.value.split_once('=').is_none_or(|(path, _)| path.is_empty()));
+            match bad {
+                None => Ok(vec![Node {
+                    span: first.span.clone(),
+                    value: Value::Sequence(assigned(&given.values)),
+                }]),
+                Some(_) => Err(refuse("`path=value`, such as `phases.profiling.rate=4`")),
+            }
+        }
         Takes::Pairs => pairs(&given.values)
             .map(|entries| vec![mapping(entries, &first.span)])
             .ok_or_else(|| refuse("`name:value` parted by commas, or a JSON object")),
@@ -120,6 +133,23 @@ fn pairs(values: &[Spanned<String>]) -> Option<Vec<Entry>> {
         }
     }
     Some(entries)
+}
+
+/// Each assignment as a mapping of its path to its value: JSON, or a scalar as YAML reads it.
+fn assigned(values: &[Spanned<String>]) -> Vec<Node> {
+    let assigned = values.iter().filter_map(|value| {
+        let (path, text) = value.value.split_once('=')?;
+        let node = match serde_json::from_str::<serde_json::Value>(text) {
+            Ok(
+                json @ (serde_json::Value::Array(_)
+                | serde_json::Value::Object(_)
+                | serde_json::Value::String(_)),
+            ) => json_node(&json, &value.span),
+            Ok(_) | Err(_) => Node { span: value.span.clone(), value: Value::Scalar(scalar::resolve(text)) },
+        };
+        Some(mapping(vec![entry(path, node)], &value.span))
+    });
+    assigned.collect()
 }
 
 /// The value that a text of a pair means.

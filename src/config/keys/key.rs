@@ -64,6 +64,9 @@ impl Bound {
     }
 }
 
+/// Most choices that are repeated beside the caret.
+const CHOICES_SHOWN: usize = 6;
+
 /// The words that a key may have.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<T: 'static> {
@@ -273,7 +276,10 @@ impl<'a> Key<'a, '_> {
         self.reading.faults.push({
             let is_number = matches!(entry.node.value, Value::Scalar(Scalar::Integer(_) | Scalar::Float(_)));
             let expected = if is_number { format!("the text {choices}") } else { choices.clone() };
-            let fault = mismatch(&self.path, &expected, &entry.node, &place);
+            let mut fault = mismatch(&self.path, &expected, &entry.node, &place);
+            if words.known.len() > CHOICES_SHOWN {
+                "not one of them".clone_into(&mut fault.label);
+            }
             match nearest(text, words.known.iter().map(|(word, _)| *word)) {
                 Some(word) => fault.with_help(format!("did you mean `{word}`?")),
                 None if is_number => fault.with_help("put it in quotes"),

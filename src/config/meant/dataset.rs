@@ -155,12 +155,22 @@ impl Default for Prompts {
 }
 
 /// Where a mark that defeats the server's cache is put.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheBust {
+    /// In front of the first prompt of a conversation.
+    FirstTurnPrefix,
+    /// Behind it.
+    FirstTurnSuffix,
     /// Nowhere.
     None,
-    /// At this place, by AIPerf's word for it.
-    Target(String),
+    /// In front of the system prompt.
+    SystemPrefix,
+    /// Behind it.
+    SystemSuffix,
+    /// In front of the first prompt, in warmups only.
+    WarmupIsolationFirstTurn,
+    /// In front of the system prompt, in warmups only.
+    WarmupIsolationSystem,
 }
 
 /// What words are taken from.

@@ -282,6 +282,7 @@ impl EndpointKind {
             Self::Chat
             | Self::Completions
             | Self::HuggingfaceGenerate
+            | Self::ImageGeneration
             | Self::Messages
             | Self::Raw
             | Self::Responses
@@ -293,7 +294,6 @@ impl EndpointKind {
             | Self::Embeddings
             | Self::HfTeiRankings
             | Self::ImageEdit
-            | Self::ImageGeneration
             | Self::ImageRetrieval
             | Self::NimEmbeddings
             | Self::NimRankings

@@ -11,7 +11,7 @@ use crate::config::meant::{
 use crate::config::scalar::Scalar;
 use crate::config::sections::distribution::distribution;
 use crate::config::sections::{NOT_NEGATIVE, require};
-use crate::config::source::Value;
+use crate::config::source::{Value, shown};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -40,6 +40,63 @@ const STYLES: Words<RangeStyle> = Words {
     known: &[("vllm", RangeStyle::Vllm), ("sglang", RangeStyle::Sglang)],
     spelling: Spelling::Lenient,
 };
+
+const TARGETS: Words<CacheBust> = Words {
+    known: &[
+        ("none", CacheBust::None),
+        ("system_prefix", CacheBust::SystemPrefix),
+        ("system_suffix", CacheBust::SystemSuffix),
+        ("first_turn_prefix", CacheBust::FirstTurnPrefix),
+        ("first_turn_suffix", CacheBust::FirstTurnSuffix),
+        ("warmup_isolation_system", CacheBust::WarmupIsolationSystem),
+        ("warmup_isolation_first_turn", CacheBust::WarmupIsolationFirstTurn),
+    ],
+    spelling: Spelling::Lenient,
+};
+
+/// Formats of records; a name with `*` stands for all that start so.
+const FORMATS: &[&str] = &[
+    "single_turn",
+    "multi_turn",
+    "random_pool",
+    "mooncake_trace",
+    "bailian_trace",
+    "burst_gpt_trace",
+    "raw_payload",
+    "inputs_json",
+    "dag_jsonl",
+    "baseten_trace",
+    "sagemaker_data_capture",
+    "speed_bench_*",
+    "tracelab",
+    "weka_trace",
+];
+/// Well-known collections; a name with `*` stands for all that start so.
+const COLLECTIONS: &[&str] = &[
+    "sharegpt",
+    "aimo",
+    "aimo_aime",
+    "aimo_numina_cot",
+    "aimo_numina_1_5",
+    "mmstar",
+    "mmvu",
+    "vision_arena",
+    "llava_onevision",
+    "spec_bench",
+    "spec_al_*",
+    "instruct_coder",
+    "blazedit_5k",
+    "blazedit_10k",
+    "librispeech",
+    "voxpopuli",
+    "gigaspeech",
+    "ami",
+    "spgispeech",
+    "exgentic",
+    "exgentic_v2",
+    "semianalysis_cc_traces_weka*",
+    "weka_hf",
+];
 
 /// Fields for recorded traces that AIPerf has beside those that are read one by one.
 const TRACE_FIELDS: &[&str] = &[
@@ -171,9 +228,24 @@ fn file(keys: &mut Keys<'_>, meant: &mut Prompts) -> FileDataset {
     let path = keys.key("path").or_null().text_or_empty();
     let records =
         keys.key("records").or_null().list("a list of records", |node| Some((json_of(node), json_of(node))));
-    let format = keys.key("format").text().or("single_turn".to_owned());
+    let format = one_of(keys, "format", FORMATS, "a format of records").or("single_turn".to_owned());
+    let osl = distribution(keys, "osl");
+    let block_size = keys.key("block_size").or_null().whole(1..=COUNT_MAX).optional();
+    let cache_bust = cache_bust(keys);
+    for name in ["prompt_batch_size", "image_batch_size", "audio_batch_size", "video_batch_size"] {
+        let size = keys.key(name).or_null().whole(0..=COUNT_MAX);
+        if size.value().is_some() && format != "random_pool" {
+            let message = format!("`{}.{name}` belongs to records of `format: random_pool`", keys.path());
+            keys.fault_at(&size, message, "not with this format", "take it out");
+        }
+    }
     if let Some(prompts) = keys.key("prompts").or_null().section(prompts).optional() {
         *meant = prompts;
+    }
+    meant.osl = osl.optional().or_else(|| meant.osl.take());
+    meant.block_size = block_size.or(meant.block_size);
+    if cache_bust != CacheBust::None {
+        meant.cache_bust = cache_bust;
     }
     match (path.is_absent(), records.is_absent()) {
         (true, true) => {
@@ -194,13 +266,36 @@ fn file(keys: &mut Keys<'_>, meant: &mut Prompts) -> FileDataset {
 }
 
 fn public(keys: &mut Keys<'_>, meant: &mut Prompts) -> PublicDataset {
-    let dataset = keys.key("dataset").text();
+    let dataset = one_of(keys, "dataset", COLLECTIONS, "a well-known collection");
     require(keys, &dataset, "dataset");
-    keys.key("split").or_null().any();
+    let osl = distribution(keys, "osl");
     if let Some(prompts) = keys.key("prompts").or_null().section(prompts).optional() {
         *meant = prompts;
     }
+    meant.osl = osl.optional().or_else(|| meant.osl.take());
     PublicDataset { dataset: dataset.or(String::new()) }
+}
+
+/// A text that is one of `known`, in any case and with `-` for `_`.
+fn one_of(keys: &mut Keys<'_>, name: &'static str, known: &[&str], what: &str) -> Written<String> {
+    let written = keys.key(name).text().map(|text| text.to_ascii_lowercase().replace('-', "_"));
+    let Some(text) = written.value() else { return written };
+    let fits = known.iter().any(|known| match known.strip_suffix('*') {
+        Some(start) => text.starts_with(start),
+        None => text == known,
+    });
+    if !fits {
+        let message = format!("`{}.{name}` must be {what}, found `{}`", keys.path(), shown(text));
+        keys.fault_at(
+            &written,
+            message,
+            "not one that is known",
+            &format!("for example `{}`", known.first().unwrap_or(&"")),
+        );
+        return Written::Faulty;
+    }
+    keys.set_form(name, json!(text));
+    written
 }
 
 fn prompts(mut keys: Keys<'_>) -> Prompts {
@@ -208,15 +303,7 @@ fn prompts(mut keys: Keys<'_>) -> Prompts {
     let osl = distribution(&mut keys, "osl");
     let block_size = keys.key("block_size").or_null().whole(1..=COUNT_MAX).optional();
     let batch_size = keys.key("batch_size").whole(1..=COUNT_MAX).or(1);
-    let cache_bust = keys.key("cache_bust").or_null().section(|mut keys| {
-        let target = keys.key("target").text();
-        keys.finish();
-        target.or("none".to_owned())
-    });
-    let cache_bust = match cache_bust.optional() {
-        Some(target) if target != "none" => CacheBust::Target(target),
-        Some(_) | None => CacheBust::None,
-    };
+    let cache_bust = cache_bust(&mut keys);
     let corpus = keys.key("corpus").or_null().word(CORPORA).optional();
     let mix = mix(&mut keys);
     let style = keys.key("random_corpus_style").or_null().word(STYLES).or(RangeStyle::Vllm);
@@ -233,6 +320,15 @@ fn prompts(mut keys: Keys<'_>) -> Prompts {
         mix,
         random_range,
     }
+}
+
+fn cache_bust(keys: &mut Keys<'_>) -> CacheBust {
+    let read = keys.key("cache_bust").or_null().section(|mut keys| {
+        let target = keys.key("target").word(TARGETS);
+        keys.finish();
+        target.or(CacheBust::None)
+    });
+    read.or(CacheBust::None)
 }
 
 /// How far shares may be from 100 percent in sum.

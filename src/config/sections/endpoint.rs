@@ -146,6 +146,17 @@ fn rules(keys: &mut Keys<'_>, meant: &mut Endpoint, given: &Given) {
         let message = format!("`{at}.uuid_and_strip` needs `type: chat`");
         keys.fault_at(&given.uuid_and_strip, message, "not with this type", "take it out");
     }
+    let stores = match meant.extra.get("store") {
+        Some(serde_json::Value::Bool(store)) => *store,
+        Some(serde_json::Value::Number(number)) => number.as_f64() != Some(0.0),
+        Some(serde_json::Value::String(text)) => !text.is_empty(),
+        Some(serde_json::Value::Array(_) | serde_json::Value::Object(_)) => true,
+        Some(serde_json::Value::Null) | None => false,
+    };
+    if meant.kind == EndpointKind::Responses && stores && !meant.use_server_token_count {
+        let message = format!("`{at}.extra.store` of type `responses` needs `use_server_token_count: true`");
+        keys.fault_at(&Written::<()>::Absent, message, "not alone", "add it, or take `store` out");
+    }
     match (meant.content_type, meant.kind.is_form()) {
         (Some(ContentType::Json), true) => {
             let message =
@@ -163,7 +174,7 @@ fn rules(keys: &mut Keys<'_>, meant: &mut Endpoint, given: &Given) {
 }
 
 fn addresses(texts: &[Spanned<String>], meant: &Endpoint, keys: &mut Keys<'_>) -> Vec<Url> {
-    let own = meant.path.as_deref().unwrap_or_else(|| url::path_of(meant.kind));
+    let own = meant.path.as_deref().unwrap_or_else(|| url::path_of(meant.kind, meant.streaming));
     let mut urls = Vec::with_capacity(texts.len());
     for text in texts {
         match url::parse(&text.value, own) {
@@ -198,7 +209,6 @@ fn probe(keys: &mut Keys<'_>) -> Option<Probe> {
     }
     let at = keys.path().to_owned();
     let help = "add `wait_for_model_timeout`, or take it out";
-    #[expect(clippy::float_cmp, reason = "the default written out is allowed, and nothing near it")]
     if interval_s.value().is_some_and(|interval| *interval != PROBE_INTERVAL_S) {
         let message = format!("`{at}.wait_for_model_interval` needs `wait_for_model_timeout`");
         keys.fault_at(&interval_s, message, "nothing is awaited", help);

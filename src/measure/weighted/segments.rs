@@ -5,7 +5,6 @@
 
 use crate::measure::samples::Exactly;
 use crate::measure::weighted::TimeWeighted;
-use std::collections::BTreeMap;
 
 /// Values kept one by one.
 const VALUES_MAX: usize = 1 << 18;
@@ -18,9 +17,10 @@ const DROPPED_BITS: u32 = 41;
 pub(super) struct Segments {
     /// One by one, in the order of time; or sorted and each once after a squeeze.
     exact: Vec<(f64, f64)>,
-    /// By the leading bits of the value, once there are too many.
-    coarse: BTreeMap<u64, f64>,
-    length: Exactly,
+    /// By the leading bits of the value, once there are too many; none before.
+    coarse: Option<Coarse>,
+    /// Whole nanoseconds, so that this sum is exact.
+    length: f64,
     sum: Exactly,
     squares: Exactly,
     min: f64,
@@ -31,8 +31,8 @@ impl Default for Segments {
     fn default() -> Self {
         Self {
             exact: Vec::new(),
-            coarse: BTreeMap::new(),
-            length: Exactly::ZERO,
+            coarse: None,
+            length: 0.0,
             sum: Exactly::ZERO,
             squares: Exactly::ZERO,
             min: f64::INFINITY,
@@ -44,13 +44,13 @@ impl Default for Segments {
 impl Segments {
     /// `value` held for `length`, which is above zero.
     pub(super) fn push(&mut self, value: f64, length: f64) {
-        self.length.add(length);
+        self.length += length;
         self.sum.add_product(value, length);
         self.squares.add_product(value * value, length);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
-        if !self.coarse.is_empty() {
-            *self.coarse.entry(leading(value)).or_insert(0.0) += length;
+        if let Some(coarse) = &mut self.coarse {
+            coarse.add(value, length);
             return;
         }
         match self.exact.last_mut() {
@@ -66,24 +66,24 @@ impl Segments {
     fn squeeze(&mut self) {
         self.exact = once(std::mem::take(&mut self.exact));
         if self.exact.len() > VALUES_MAX / 2 {
+            let coarse = self.coarse.get_or_insert_with(Coarse::default);
             for (value, length) in std::mem::take(&mut self.exact) {
-                *self.coarse.entry(leading(value)).or_insert(0.0) += length;
+                coarse.add(value, length);
             }
         }
     }
 
     /// The statistics, values times `scale`; zeros when there was nothing.
     pub(super) fn statistics(self, scale: f64) -> TimeWeighted {
-        let total = self.length.value();
+        let total = self.length;
         if total <= 0.0 {
             return TimeWeighted::default();
         }
         let variance = self.squares.minus_square_over(self.sum, total) / total;
         let (min, max) = (self.min, self.max);
-        let values: Vec<(f64, f64)> = if self.coarse.is_empty() {
-            once(self.exact)
-        } else {
-            self.coarse.into_iter().map(|(bits, length)| (middle(bits).clamp(min, max), length)).collect()
+        let values: Vec<(f64, f64)> = match self.coarse {
+            None => once(self.exact),
+            Some(coarse) => coarse.values().map(|(value, length)| (value.clamp(min, max), length)).collect(),
         };
         let mut cumulated = Vec::with_capacity(values.len());
         let mut sum = 0.0;
@@ -121,14 +121,46 @@ fn once(mut values: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     values
 }
 
-/// The leading bits; they rise with the value, since no value is below zero.
-fn leading(value: f64) -> u64 {
-    value.max(0.0).to_bits() >> DROPPED_BITS
+/// How long values with the same leading bits held. The bits rise with the value, since none is below zero.
+#[derive(Debug, Default)]
+struct Coarse {
+    /// Zero is no neighbour of any other value.
+    zero: f64,
+    /// The leading bits of the first of `lengths`.
+    first: usize,
+    lengths: Vec<f64>,
 }
 
-/// The middle of the values with these leading bits; zero stays zero.
-fn middle(leading: u64) -> f64 {
-    if leading == 0 { 0.0 } else { f64::from_bits(leading << DROPPED_BITS | 1 << (DROPPED_BITS - 1)) }
+impl Coarse {
+    fn add(&mut self, value: f64, length: f64) {
+        if value <= 0.0 {
+            self.zero += length;
+            return;
+        }
+        let leading = usize::try_from(value.to_bits() >> DROPPED_BITS).unwrap_or(usize::MAX);
+        if self.lengths.is_empty() {
+            self.first = leading;
+        }
+        if leading < self.first {
+            let before = self.first - leading;
+            self.lengths.splice(0..0, std::iter::repeat_n(0.0, before));
+            self.first = leading;
+        }
+        let place = leading - self.first;
+        if place >= self.lengths.len() {
+            self.lengths.resize(place + 1, 0.0);
+        }
+        self.lengths[place] += length;
+    }
+
+    /// The middles of the neighbourhoods that held, rising, and for how long.
+    fn values(&self) -> impl Iterator<Item = (f64, f64)> {
+        let middle = |place: usize| {
+            f64::from_bits(((self.first + place) as u64) << DROPPED_BITS | 1 << (DROPPED_BITS - 1))
+        };
+        let others = self.lengths.iter().enumerate().map(move |(place, length)| (middle(place), *length));
+        std::iter::once((0.0, self.zero)).chain(others).filter(|(_, length)| *length > 0.0)
+    }
 }
 
 #[cfg(test)]
@@ -161,7 +193,8 @@ mod tests {
         for step in 0..count {
             segments.push(((step * 7_919) % count + 1) as f64, 1.0);
         }
-        assert!(segments.exact.is_empty() && segments.coarse.len() < VALUES_MAX / 8);
+        let coarse = segments.coarse.as_ref().map(|coarse| coarse.lengths.len());
+        assert!(segments.exact.is_empty() && coarse.is_some_and(|kept| kept < VALUES_MAX / 4));
         let all = segments.statistics(1.0);
         for (found, share) in [(all.p50, 0.5), (all.p90, 0.9), (all.p95, 0.95), (all.p99, 0.99)] {
             assert!(near(found, count as f64 * share, 1e-3), "{share}: {found}");
@@ -176,7 +209,7 @@ mod tests {
         for step in 0..VALUES_MAX * 3 {
             segments.push((step % 5) as f64, 1.0);
         }
-        assert!(segments.coarse.is_empty());
+        assert!(segments.coarse.is_none());
         assert!(near(segments.statistics(1.0).p50, 2.0, 0.0));
     }
 }

@@ -1,12 +1,11 @@
 //! The changes of all curves in the order of time, made as they are needed: requests are started in order,
-//! and each that is under way hands in its chunks one by one, so memory follows the concurrency and not the
-//! number of chunks.
+//! and each that is under way hands in its chunks stretch by stretch, so memory follows the concurrency and
+//! not the number of chunks.
 
 use crate::measure::intervals::{Gaps, Interval, Intervals};
 use crate::measure::samples::Exactly;
 use crate::time::Clock;
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::cmp::Ordering;
 
 /// Number of curves.
 pub(super) const CURVES: usize = 7;
@@ -33,6 +32,12 @@ pub(super) enum Curve {
 
 /// How far rounding can move a chunk before the end of the one before it.
 const SLACK_NS: f64 = 1_024.0;
+
+/// Changes that are worth sorting together.
+const CHANGES_AT_ONCE: usize = 16_384;
+
+/// The first stretch of time; further ones follow the number of changes found.
+const STRETCH_NS_FIRST: f64 = 1e6;
 
 /// The requests of a scope, in the order in which they started.
 #[derive(Debug)]
@@ -62,11 +67,13 @@ struct Change {
 impl Change {
     /// By time, decreases before increases; the rest makes the order one and the same for any input order.
     fn order(&self, other: &Self) -> Ordering {
-        self.time
-            .total_cmp(&other.time)
-            .then((self.by > 0.0).cmp(&(other.by > 0.0)))
-            .then(self.curve.cmp(&other.curve))
-            .then(self.by.total_cmp(&other.by))
+        // Times almost always differ, so the rest is looked at only when they do not.
+        self.time.total_cmp(&other.time).then_with(|| {
+            (self.by > 0.0)
+                .cmp(&(other.by > 0.0))
+                .then(self.curve.cmp(&other.curve))
+                .then(self.by.total_cmp(&other.by))
+        })
     }
 }
 
@@ -85,29 +92,6 @@ struct Chunks<'a> {
     /// Tokens after the first, per gap.
     per_gap: f64,
 }
-
-macro_rules! ordered_by {
-    ($type:ty, $order:expr) => {
-        impl PartialEq for $type {
-            fn eq(&self, other: &Self) -> bool {
-                self.cmp(other).is_eq()
-            }
-        }
-        impl Eq for $type {}
-        impl PartialOrd for $type {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-        impl Ord for $type {
-            fn cmp(&self, other: &Self) -> Ordering {
-                $order(self, other)
-            }
-        }
-    };
-}
-ordered_by!(Change, |left: &Change, right: &Change| left.order(right));
-ordered_by!(Chunks<'_>, |left: &Chunks<'_>, right: &Chunks<'_>| left.bound.total_cmp(&right.bound));
 
 impl<'a> Sweep<'a> {
     /// Gathers the requests. `chunks`: decode rates follow the gaps between content messages.
@@ -132,36 +116,56 @@ impl<'a> Sweep<'a> {
     }
 
     /// Calls `step` for each time at which some curve changes, with the levels from then on.
+    ///
+    /// Changes are made and sorted a stretch of time at a time. The order of all of them is one and the same
+    /// however they fall into stretches.
     pub(super) fn walk(&self, mut step: impl FnMut(f64, &[f64; CURVES])) {
-        let mut changes: BinaryHeap<Reverse<Change>> = BinaryHeap::new();
-        let mut under_way: BinaryHeap<Reverse<Chunks<'_>>> = BinaryHeap::new();
+        let mut changes: Vec<Change> = Vec::new();
+        let mut under_way: Vec<Chunks<'_>> = Vec::new();
         let mut levels = [Exactly::ZERO; CURVES];
         let mut waiting = self.requests.iter().peekable();
+        let mut stretch = STRETCH_NS_FIRST;
         loop {
-            let next_start = waiting.peek().map_or(f64::INFINITY, |request| request.start - SLACK_NS);
-            let next_chunk = under_way.peek().map_or(f64::INFINITY, |Reverse(chunks)| chunks.bound);
-            let settled = next_start.min(next_chunk);
-            // Everything before this time is known.
-            while let Some(change) = changes.peek().map(|Reverse(change)| *change)
-                && change.time < settled
-            {
-                changes.pop();
+            let bound = under_way.iter().map(|chunks| chunks.bound).reduce(f64::min);
+            let next_start = waiting.peek().map(|request| request.start - SLACK_NS);
+            // Everything before this time is made now; with nothing left to make, everything is.
+            let settled = match (bound, next_start) {
+                (None, None) => f64::INFINITY,
+                (bound, start) => {
+                    bound.unwrap_or(f64::INFINITY).min(start.unwrap_or(f64::INFINITY)) + stretch
+                }
+            };
+            let mut add = |time: f64, curve: Curve, by: f64| changes.push(Change { time, curve, by });
+            while let Some(request) = waiting.next_if(|request| request.start - SLACK_NS < settled) {
+                under_way.extend(request.begin(self.chunks, &mut add));
+            }
+            under_way.retain_mut(|chunks| {
+                while chunks.bound < settled {
+                    if !chunks.hand_in(&mut add) {
+                        return false;
+                    }
+                }
+                true
+            });
+            changes.sort_unstable_by(Change::order);
+            let ready = changes.partition_point(|change| change.time < settled);
+            let mut rest = changes.drain(..ready).peekable();
+            while let Some(change) = rest.next() {
                 levels[change.curve as usize].add(change.by);
-                let last_of_its_time =
-                    changes.peek().is_none_or(|Reverse(next)| next.time.total_cmp(&change.time).is_gt());
-                if last_of_its_time {
+                if rest.peek().is_none_or(|next| next.time.total_cmp(&change.time).is_gt()) {
                     step(change.time, &levels.map(Exactly::value));
                 }
             }
-            let mut add =
-                |time: f64, curve: Curve, by: f64| changes.push(Reverse(Change { time, curve, by }));
-            if next_start <= next_chunk {
-                let Some(request) = waiting.next() else { break };
-                under_way.extend(request.begin(self.chunks, &mut add).map(Reverse));
-            } else if let Some(Reverse(mut chunks)) = under_way.pop()
-                && chunks.hand_in(&mut add)
-            {
-                under_way.push(Reverse(chunks));
+            drop(rest);
+            if settled.is_infinite() {
+                break;
+            }
+            // Looking at every request under way should cost less than sorting its chunks.
+            let wanted = CHANGES_AT_ONCE.max(4 * under_way.len());
+            if ready > 2 * wanted {
+                stretch = (stretch / 2.0).max(1.0);
+            } else if ready < wanted / 2 {
+                stretch *= 2.0;
             }
         }
     }

@@ -13,6 +13,8 @@ pub(crate) enum Operation {
     Connect,
     /// Receiving, many times.
     Receive,
+    /// Receiving, many times, with the time at which the kernel received.
+    ReceiveStamped,
     /// Sending.
     Send,
 }
@@ -41,6 +43,7 @@ impl Token {
             Operation::Connect => 4,
             Operation::Receive => 5,
             Operation::Send => 6,
+            Operation::ReceiveStamped => 7,
         };
         debug_assert!(self.index <= Self::INDEX_MAX, "the index takes more than 24 bits");
         operation << 56 | u64::from(self.index) << 32 | u64::from(self.generation)
@@ -55,6 +58,7 @@ impl Token {
             4 => Operation::Connect,
             5 => Operation::Receive,
             6 => Operation::Send,
+            7 => Operation::ReceiveStamped,
             _ => return None,
         };
         #[expect(clippy::cast_possible_truncation, reason = "the fields are cut out on purpose")]

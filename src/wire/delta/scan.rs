@@ -7,11 +7,11 @@
 
 #![expect(clippy::option_option, reason = "the outer level is a surprise, the inner one an absent value")]
 
-use crate::wire::delta::{
-    CACHE_KEYS_ADDED, CACHED_KEYS, COMPLETION_KEYS, Delta, PROMPT_KEYS, Parts, REASONING_KEY, TOTAL_KEYS,
-    WRAPPER_KEYS,
+use crate::endpoint::Usage;
+use crate::endpoint::usage::{
+    CACHE_KEYS_ADDED, CACHED_KEYS, COMPLETION_KEYS, PROMPT_KEYS, REASONING_KEY, TOTAL_KEYS, WRAPPER_KEYS,
 };
-use crate::wire::reply::Usage;
+use crate::wire::delta::{Delta, Parts};
 use std::ops::Range;
 
 /// Deepest nesting scanned; far below what the tree accepts.

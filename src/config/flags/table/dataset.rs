@@ -65,7 +65,7 @@ pub(super) const GROUPS: &[Group] = &[
             ),
             flag(
                 &["prompt-input-tokens-mean", "synthetic-input-tokens-mean", "isl"],
-                Takes::Wholes(1),
+                Takes::Wholes(0),
                 Sets::Distribution("prompts.isl", Part::Mean),
                 "Prompt length in tokens",
             ),
@@ -101,7 +101,7 @@ pub(super) const GROUPS: &[Group] = &[
             ),
             flag(
                 &["prompt-output-tokens-mean", "output-tokens-mean", "osl"],
-                Takes::Wholes(1),
+                Takes::Wholes(0),
                 Sets::Distribution("prompts.osl", Part::Mean),
                 "Reply length in tokens",
             ),
@@ -118,7 +118,7 @@ pub(super) const GROUPS: &[Group] = &[
         flags: &[
             flag(
                 &["conversation-num", "num-conversations", "num-sessions"],
-                Takes::Wholes(1),
+                Takes::Wholes(0),
                 Sets::Load(LoadFlag::Sessions),
                 "Sessions to start",
             ),
@@ -130,7 +130,7 @@ pub(super) const GROUPS: &[Group] = &[
             ),
             flag(
                 &["conversation-turn-mean", "session-turns-mean"],
-                Takes::Wholes(1),
+                Takes::Wholes(0),
                 Sets::Distribution("turns", Part::Mean),
                 "Turns of a conversation",
             ),

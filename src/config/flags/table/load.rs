@@ -221,10 +221,10 @@ pub(super) const GROUPS: &[Group] = &[
                 Sets::Load(LoadFlag::GracePeriod),
                 "Seconds that requests in flight get after that",
             ),
-            flag(&["concurrency"], Takes::Wholes(1), Sets::Load(LoadFlag::Concurrency), "Requests in flight"),
+            flag(&["concurrency"], Takes::Wholes(0), Sets::Load(LoadFlag::Concurrency), "Requests in flight"),
             flag(
                 &["prefill-concurrency"],
-                Takes::Wholes(1),
+                Takes::Wholes(0),
                 Sets::Load(LoadFlag::PrefillConcurrency),
                 "Requests in flight that wait for their first token",
             ),
@@ -248,7 +248,7 @@ pub(super) const GROUPS: &[Group] = &[
             ),
             flag(
                 &["request-count", "num-requests"],
-                Takes::Wholes(1),
+                Takes::Wholes(0),
                 Sets::Load(LoadFlag::Requests),
                 "Requests to send",
             ),
@@ -318,7 +318,7 @@ pub(super) const GROUPS: &[Group] = &[
                 Sets::Load(LoadFlag::UserCentricRate),
                 "Requests per second of all users, each in turn",
             ),
-            flag(&["num-users"], Takes::Wholes(1), Sets::Load(LoadFlag::Users), "Users"),
+            flag(&["num-users"], Takes::Wholes(0), Sets::Load(LoadFlag::Users), "Users"),
             flag(
                 &["request-cancellation-rate"],
                 Takes::Number(Bound::AboveTo(0.0, 100.0)),

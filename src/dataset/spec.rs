@@ -1,0 +1,367 @@
+//! What a dataset is asked to be. The config's own types are converted into these in one place.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::dataset::{Corpus, Distribution};
+
+/// What all datasets have in common.
+#[derive(Clone, Debug, Default)]
+pub struct CommonSpec {
+    /// The run's seed; absent: the draws are seeded from the operating system.
+    pub seed: Option<u64>,
+    /// Conversations are numbered although the run has no seed (`dataset.random_seed` is set).
+    pub numbered_sessions: bool,
+    /// The models, in order; never empty.
+    pub models: Vec<String>,
+    /// Which of them a turn asks.
+    pub model_choice: ModelChoice,
+    /// `dataset.system_prompt`, or the text of its file.
+    pub system_prompt: Option<String>,
+    /// `osl`: the limit of turns that have none of their own; absent: no limit.
+    pub osl: Option<Distribution>,
+}
+
+/// Which model a turn asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModelChoice {
+    /// Any of them.
+    Random,
+    /// One after another, turn by turn.
+    #[default]
+    RoundRobin,
+}
+
+/// A dataset made by phasor.
+#[derive(Clone, Debug)]
+pub struct SyntheticSpec {
+    /// What all datasets have.
+    pub common: CommonSpec,
+    /// Conversations.
+    pub entries: u32,
+    /// Length of a prompt; absent: there are no prompts.
+    pub isl: Option<Distribution>,
+    /// Prompts per turn, at least 1.
+    pub batch_size: u32,
+    /// What prompts are made of.
+    pub corpus: Corpus,
+    /// Pairs of prompt and reply length by probability; empty for none.
+    pub sequences: Vec<SequencePair>,
+    /// Lengths anywhere around the means.
+    pub range_ratio: Option<RangeRatio>,
+    /// Turns of a conversation.
+    pub turns: Distribution,
+    /// Milliseconds between an answer and the next turn.
+    pub turn_delay_ms: Distribution,
+    /// What each delay is multiplied by.
+    pub turn_delay_ratio: f64,
+    /// Texts that conversations share.
+    pub prefix: Option<PrefixSpec>,
+    /// Where a mark goes that keeps servers from using their cache.
+    pub cache_bust: CacheBust,
+    /// A query and passages instead of prompts (ranking endpoints).
+    pub rankings: Option<RankingsSpec>,
+}
+
+impl SyntheticSpec {
+    /// `entries` conversations of one turn with `isl` tokens.
+    pub fn new(entries: u32, isl: Distribution, model: &str) -> Self {
+        Self {
+            common: CommonSpec { models: vec![model.to_owned()], ..CommonSpec::default() },
+            entries,
+            isl: Some(isl),
+            batch_size: 1,
+            corpus: Corpus::Words,
+            sequences: Vec::new(),
+            range_ratio: None,
+            turns: Distribution::fixed(1.0),
+            turn_delay_ms: Distribution::fixed(0.0),
+            turn_delay_ratio: 1.0,
+            prefix: None,
+            cache_bust: CacheBust::None,
+            rankings: None,
+        }
+    }
+}
+
+/// A prompt length and a reply length that belong together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SequencePair {
+    /// Mean prompt length.
+    pub isl: f64,
+    /// Its standard deviation.
+    pub isl_stddev: f64,
+    /// Mean reply length.
+    pub osl: f64,
+    /// Its standard deviation.
+    pub osl_stddev: f64,
+    /// In percent; all together 100.
+    pub probability_percent: f64,
+}
+
+/// Lengths drawn evenly around their means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RangeRatio {
+    /// For prompts.
+    pub input: f64,
+    /// For replies.
+    pub output: f64,
+    /// Whose rule.
+    pub style: RangeStyle,
+}
+
+/// Whose rule a range ratio follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeStyle {
+    /// From the ratio's share of the mean up to the mean.
+    Sglang,
+    /// The mean, more or less the ratio's share of it.
+    Vllm,
+}
+
+/// Texts that conversations share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrefixSpec {
+    /// The first turn of each conversation begins with one of these.
+    Pool {
+        /// How many there are, at least 1.
+        size: u32,
+        /// Tokens of each, at least 1.
+        length: u32,
+    },
+    /// In front of all turns of every conversation.
+    Shared {
+        /// Tokens of the system prompt, the same for all.
+        system_length: Option<u32>,
+        /// Tokens of the user context, another one for each.
+        user_context_length: Option<u32>,
+    },
+}
+
+/// Where a cache-bust mark goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheBust {
+    /// In front of the first turn's text.
+    FirstTurnPrefix,
+    /// Behind the first turn's text.
+    FirstTurnSuffix,
+    /// Nowhere.
+    #[default]
+    None,
+    /// In front of the system message.
+    SystemPrefix,
+    /// Behind the system message.
+    SystemSuffix,
+}
+
+/// A query and the passages to rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankingsSpec {
+    /// Passages per entry (10 unless written).
+    pub passages: Distribution,
+    /// Tokens of a passage (128 unless written).
+    pub passage_tokens: Distribution,
+    /// Tokens of the query (32 unless written).
+    pub query_tokens: Distribution,
+}
+
+impl Default for RankingsSpec {
+    fn default() -> Self {
+        Self {
+            passages: Distribution::fixed(10.0),
+            passage_tokens: Distribution::fixed(128.0),
+            query_tokens: Distribution::fixed(32.0),
+        }
+    }
+}
+
+/// A dataset that stands in a file, a directory or the config itself.
+#[derive(Clone, Debug)]
+pub struct FileSpec {
+    /// What all datasets have.
+    pub common: CommonSpec,
+    /// Where it stands.
+    pub source: FileSource,
+    /// Its format; absent: it is found out.
+    pub format: Option<FileFormat>,
+    /// Conversations drawn from a random pool (100 unless written); other formats load every row.
+    pub entries: Option<u32>,
+    /// Tokens of a block of a trace; absent: the format's own.
+    pub block_size: Option<u32>,
+    /// What texts of traces are made of.
+    pub corpus: Corpus,
+    /// Changes to a trace.
+    pub synthesis: Synthesis,
+    /// Texts, images, audios and videos drawn per turn of a random pool; 1 unless written.
+    pub batch_sizes: BatchSizes,
+    /// Rows of a trace outside of this window of timestamps (milliseconds, both ends inside) are left out.
+    pub window_ms: (Option<f64>, Option<f64>),
+    /// The endpoint type takes system messages.
+    pub takes_system: bool,
+}
+
+impl FileSpec {
+    /// The dataset in the file or directory `path`.
+    pub fn new(path: PathBuf, model: &str) -> Self {
+        Self {
+            common: CommonSpec { models: vec![model.to_owned()], ..CommonSpec::default() },
+            source: FileSource::Path(path),
+            format: None,
+            entries: None,
+            block_size: None,
+            corpus: Corpus::Words,
+            synthesis: Synthesis::default(),
+            batch_sizes: BatchSizes::default(),
+            window_ms: (None, None),
+            takes_system: true,
+        }
+    }
+}
+
+/// Where a file dataset stands.
+#[derive(Clone, Debug)]
+pub enum FileSource {
+    /// In the config itself: pools by name (one without a name unless it is a random pool).
+    Inline(Vec<(String, Vec<Value>)>),
+    /// In a file or a directory.
+    Path(PathBuf),
+}
+
+/// Formats of file datasets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileFormat {
+    /// Chats of a hosted assistant as a trace of lengths.
+    BailianTrace,
+    /// A CSV trace of lengths.
+    BurstGptTrace,
+    /// The document that phasor and AIPerf write as `inputs.json`.
+    InputsJson,
+    /// A trace of lengths, texts, messages or payloads.
+    MooncakeTrace,
+    /// Conversations.
+    MultiTurn,
+    /// Rows to draw from.
+    RandomPool,
+    /// Whole request bodies.
+    RawPayload,
+    /// Conversations of people with an assistant, as `ShareGPT` has them.
+    ShareGpt,
+    /// Single requests.
+    SingleTurn,
+}
+
+impl FileFormat {
+    /// Every format, in the order in which they are tried.
+    pub const ALL: [Self; 9] = [
+        Self::BailianTrace,
+        Self::BurstGptTrace,
+        Self::InputsJson,
+        Self::MooncakeTrace,
+        Self::MultiTurn,
+        Self::RandomPool,
+        Self::RawPayload,
+        Self::ShareGpt,
+        Self::SingleTurn,
+    ];
+
+    /// As `dataset.format` has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BailianTrace => "bailian_trace",
+            Self::BurstGptTrace => "burst_gpt_trace",
+            Self::InputsJson => "inputs_json",
+            Self::MooncakeTrace => "mooncake_trace",
+            Self::MultiTurn => "multi_turn",
+            Self::RandomPool => "random_pool",
+            Self::RawPayload => "raw_payload",
+            Self::ShareGpt => "sharegpt",
+            Self::SingleTurn => "single_turn",
+        }
+    }
+
+    /// The format `name`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Whether it is a trace, which [`Synthesis`] can change.
+    pub const fn is_trace(self) -> bool {
+        match self {
+            Self::BailianTrace | Self::BurstGptTrace | Self::MooncakeTrace => true,
+            Self::InputsJson
+            | Self::MultiTurn
+            | Self::RandomPool
+            | Self::RawPayload
+            | Self::ShareGpt
+            | Self::SingleTurn => false,
+        }
+    }
+
+    /// Tokens of a block unless the dataset says otherwise.
+    pub const fn block_size(self) -> u32 {
+        match self {
+            Self::BailianTrace => 16,
+            Self::BurstGptTrace
+            | Self::InputsJson
+            | Self::MooncakeTrace
+            | Self::MultiTurn
+            | Self::RandomPool
+            | Self::RawPayload
+            | Self::ShareGpt
+            | Self::SingleTurn => 512,
+        }
+    }
+}
+
+/// Changes to a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Synthesis {
+    /// Timestamps and delays are divided by it; above 0.
+    pub speedup_ratio: f64,
+    /// Scales the part of a prompt that rows share; above 0.
+    pub prefix_len_multiplier: f64,
+    /// So many copies of the shared parts, disjoint; at least 1.
+    pub prefix_root_multiplier: u32,
+    /// Scales the part of a prompt that is its own; above 0.
+    pub prompt_len_multiplier: f64,
+    /// Scales reply lengths.
+    pub output_len_multiplier: f64,
+    /// Rows with longer prompts are left out.
+    pub max_isl: Option<u64>,
+    /// Longer replies are cut to it.
+    pub max_osl: Option<u64>,
+}
+
+impl Default for Synthesis {
+    fn default() -> Self {
+        Self {
+            speedup_ratio: 1.0,
+            prefix_len_multiplier: 1.0,
+            prefix_root_multiplier: 1,
+            prompt_len_multiplier: 1.0,
+            output_len_multiplier: 1.0,
+            max_isl: None,
+            max_osl: None,
+        }
+    }
+}
+
+/// Items drawn per turn of a random pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSizes {
+    /// Texts.
+    pub prompts: u32,
+    /// Images.
+    pub images: u32,
+    /// Audios.
+    pub audios: u32,
+    /// Videos.
+    pub videos: u32,
+}
+
+impl Default for BatchSizes {
+    fn default() -> Self {
+        Self { prompts: 1, images: 1, audios: 1, videos: 1 }
+    }
+}
