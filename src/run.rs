@@ -7,6 +7,7 @@
 pub mod calibrate;
 pub mod cores;
 pub mod doctor;
+pub mod environment;
 pub mod interrupt;
 pub mod limits;
 pub mod machine;
@@ -56,6 +57,7 @@ use crate::shard::driver::Message;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::shard::ring::RingOptions;
+use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
@@ -88,6 +90,8 @@ pub struct RunOptions {
     pub cores: Cores,
     /// What the environment and the command line say about the plan.
     pub tuning: Tuning,
+    /// Options of the client's sockets.
+    pub sockets: SocketOptions,
     /// What a shard does while it has nothing to do; absent: it spins if its core is its own.
     pub idle: Option<Idle>,
     /// Addresses that connections come from, in turn; empty: the kernel chooses.
@@ -362,6 +366,7 @@ impl Team {
                 cpu,
                 addresses: addresses.to_vec(),
                 sources: options.sources.starting_at(number),
+                sockets: options.sockets,
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,
@@ -543,6 +548,7 @@ fn connections_per_shard(plan: &Plan, shards: u16, descriptors: u64) -> u64 {
         Some(peak) => peak.div_ceil(shards) * 2 + CONNECTIONS_BESIDES,
         None => CONNECTIONS_UNCAPPED,
     };
+    let wanted = plan.connections_max.map_or(wanted, |most| wanted.min(most.into()));
     wanted.min((descriptors / shards).max(1))
 }
 

@@ -182,16 +182,17 @@ fn a_key_of_another_type_of_phase() {
 }
 
 #[test]
-fn a_type_that_cannot_be_run_yet_is_valid_and_refused_at_the_start() {
-    let phases =
-        "    - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s, gracePeriod: 1}\n";
+fn what_cannot_be_run_yet_is_valid_and_refused_at_the_start() {
+    let phases = "    - {name: profiling, type: concurrency, concurrency: 8, duration: 60s,\n       \
+                  sla: [{metric_tag: ttft, op: lt, threshold: 500}],\n       \
+                  adaptive_scale: {sustain_duration: 10}}\n";
     let loaded = config::parse("demo.yaml", &around(phases)).unwrap_or_else(|faults| panic!("{faults}"));
     assert_snapshot!(config::support::unsupported(&loaded.config).render(Colour::Never), @r"
-    error: `phases.profiling.type: gamma` is valid, phasor cannot run it yet
-     --> demo.yaml:6:31
+    error: `phases.profiling.adaptive_scale` is valid, phasor cannot run it yet
+     --> demo.yaml:8:24
       |
-    6 |     - {name: profiling, type: gamma, rate: 4, smoothness: 2, duration: 5s, gracePeriod: 1}
-      |                               ^^^^^ cannot be run yet
+    8 |        adaptive_scale: {sustain_duration: 10}}
+      |                        ^^^^^^^^^^^^^^^^^^^^^^ cannot be run yet
     ");
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
     let request = CoreRequest { shards: Some(shards), cpus: Some(cpus.to_vec()), mock: false };
     let options = RunOptions {
         tuning: phasor::plan::Tuning::default(),
+        sockets: phasor::shard::socket::SocketOptions::default(),
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
         sources: Sources::default(),

@@ -276,6 +276,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
     run::make_directory(&directory)?;
     let options = RunOptions {
         tuning: crate::plan::Tuning::default(),
+        sockets: crate::shard::socket::SocketOptions::default(),
         cores: options.cores.clone(),
         idle: load.idle,
         sources: Sources::default(),
