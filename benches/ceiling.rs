@@ -186,6 +186,7 @@ fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Measur
     let request = CoreRequest { shards: Some(1), cpus: Some(vec![client]), mock: false };
     let options = RunOptions {
         tuning: phasor::plan::Tuning::default(),
+        sockets: phasor::shard::socket::SocketOptions::default(),
         cores: assign(&request, &available().unwrap(), 1).unwrap(),
         idle: Some(Idle::Sleep),
         sources: Sources::default(),

@@ -23,6 +23,7 @@ mod warm_up;
 pub use connection::ConnectionId;
 pub use phase::{PhaseEvent, PhaseStart};
 
+use crate::config::Reuse;
 use crate::dataset::Dataset;
 use crate::engine::chain::{Chain, Links};
 use crate::engine::connection::{Connections, State};
@@ -46,6 +47,9 @@ pub const ISSUE_BATCH: usize = 256;
 
 /// An arrival older than this when its phase ends is dropped as late instead of being sent after the end.
 pub const LATE_AT_END_MAX: Nanos = Nanos::from_millis(1_000);
+
+/// How the head of a request ends.
+const HEAD_END: &[u8] = b"\r\n\r\n";
 
 /// What the engine wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -314,6 +318,11 @@ impl Engine {
     pub fn write_head(&self, send: &Send, out: &mut Vec<u8>) {
         if let Some(template) = self.templates.get(usize::from(send.url)) {
             template.render(out, send.request_id, send.correlation_id, send.body.len());
+            if self.plan.reuse == Reuse::Never && out.ends_with(HEAD_END) {
+                out.truncate(out.len() - HEAD_END.len());
+                out.extend_from_slice(b"\r\nConnection: close");
+                out.extend_from_slice(HEAD_END);
+            }
         }
     }
 

@@ -64,6 +64,8 @@ pub struct Plan {
     pub at_capacity: AtCapacity,
     /// An arrival later than this is given up, as AIPerf does; absent: nothing is.
     pub catch_up: Option<Nanos>,
+    /// Most connections of one shard, for which requests then wait; absent: as many as are needed.
+    pub connections_max: Option<u32>,
 }
 
 /// What becomes of an arrival that finds no free slot.
@@ -87,6 +89,10 @@ pub struct Tuning {
     pub catch_up: Option<Nanos>,
     /// What becomes of an arrival that finds no free slot.
     pub at_capacity: AtCapacity,
+    /// Most connections of one shard, for which requests then wait; absent: as many as are needed.
+    pub connections_max: Option<u32>,
+    /// No connection carries a second request, whatever the config says.
+    pub never_reuse: bool,
 }
 
 impl Default for Tuning {
@@ -97,6 +103,8 @@ impl Default for Tuning {
             ramp_step: Nanos::from_millis(100),
             catch_up: None,
             at_capacity: AtCapacity::Drop,
+            connections_max: None,
+            never_reuse: false,
         }
     }
 }
@@ -258,9 +266,10 @@ impl Plan {
             timeout: config.endpoint.timeout,
             idle_lifetime: tuning.idle_lifetime,
             streaming: config.endpoint.streaming,
-            reuse: config.endpoint.reuse,
+            reuse: if tuning.never_reuse { Reuse::Never } else { config.endpoint.reuse },
             at_capacity: tuning.at_capacity,
             catch_up: tuning.catch_up,
+            connections_max: tuning.connections_max,
         })
     }
 
@@ -385,6 +394,17 @@ impl PhasePlan {
     /// Most requests of this phase in flight; absent without a cap.
     pub fn concurrency(&self) -> Option<u64> {
         self.in_flight_max.map(u64::from)
+    }
+
+    /// Whether every arrival of a rate that never changes is sent when it is due.
+    pub fn keeps_its_rate(&self) -> bool {
+        let changes = self.rate_ramp.is_some() || !self.rate_series.is_empty();
+        !changes && !self.prefill_counted && !self.seamless && self.stop.sessions.is_none()
+    }
+
+    /// Whether each slot of a closed loop may carry a request from the start on.
+    pub const fn keeps_its_slots(&self) -> bool {
+        self.concurrency_ramp.is_none() && !self.prefill_counted
     }
 
     /// The arrivals of `share`; `None` for a closed loop. The phase begins at position `first` of the order

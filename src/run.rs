@@ -7,6 +7,7 @@
 pub mod calibrate;
 pub mod cores;
 pub mod doctor;
+pub mod environment;
 pub mod interrupt;
 pub mod limits;
 pub mod machine;
@@ -56,6 +57,7 @@ use crate::shard::driver::Message;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::shard::ring::RingOptions;
+use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
@@ -88,6 +90,8 @@ pub struct RunOptions {
     pub cores: Cores,
     /// What the environment and the command line say about the plan.
     pub tuning: Tuning,
+    /// Options of the client's sockets.
+    pub sockets: SocketOptions,
     /// What a shard does while it has nothing to do; absent: it spins if its core is its own.
     pub idle: Option<Idle>,
     /// Addresses that connections come from, in turn; empty: the kernel chooses.
@@ -362,6 +366,7 @@ impl Team {
                 cpu,
                 addresses: addresses.to_vec(),
                 sources: options.sources.starting_at(number),
+                sockets: options.sockets,
                 barrier: Arc::clone(&barrier),
                 interrupt: Arc::clone(&options.interrupt),
                 gauges,
@@ -494,12 +499,9 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     }
     tally.settle();
     let arrivals = match phase.load {
-        // A steady rate, of which no cap and no later turn of a session made another process.
-        Load::Poisson { rate_per_s, .. }
-            if !phase.numbered_by_ticket
-                && phase.rate_ramp.is_none()
-                && phase.rate_series.is_empty()
-                && tally.counts().dropped() == 0 =>
+        // Arrivals that a limit took away or kept waiting leave another process behind.
+        Load::Poisson { rate_per_s, concurrency: None }
+            if phase.keeps_its_rate() && tally.counts().dropped() == 0 =>
         {
             tally.arrivals().poisson_test(rate_per_s)
         }
@@ -514,15 +516,11 @@ fn finish_phase(plan: &Plan, index: u16, mut parts: Vec<ClosedPhase>) -> Option<
     let (verdict, reasons) = verdict::judge(&Evidence {
         tally: &tally,
         shape: match phase.load {
-            // Slots stand empty by plan while a seamless start waits for the phase before, while a limit
-            // rises, and while sessions think.
-            Load::Concurrency { concurrency } => LoadShape::Closed {
-                slots: (!phase.seamless
-                    && phase.concurrency_ramp.is_none()
-                    && !phase.prefill_counted
-                    && !plan.script.has_sessions())
-                .then_some(concurrency),
-            },
+            // A seamless start waits for the requests of the phase before, and a session may think.
+            Load::Concurrency { concurrency } => {
+                let always_busy = !phase.seamless && phase.keeps_its_slots() && !plan.script.has_sessions();
+                LoadShape::Closed { slots: always_busy.then_some(concurrency) }
+            }
             Load::Constant { .. }
             | Load::FixedSchedule { .. }
             | Load::Gamma { .. }
@@ -556,6 +554,7 @@ fn connections_per_shard(plan: &Plan, shards: u16, descriptors: u64) -> u64 {
         Some(peak) => peak.div_ceil(shards) * 2 + CONNECTIONS_BESIDES,
         None => CONNECTIONS_UNCAPPED,
     };
+    let wanted = plan.connections_max.map_or(wanted, |most| wanted.min(most.into()));
     wanted.min((descriptors / shards).max(1))
 }
 

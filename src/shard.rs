@@ -9,6 +9,7 @@ pub mod barrier;
 pub mod driver;
 pub mod meter;
 pub mod ring;
+pub mod socket;
 pub mod sources;
 #[expect(unsafe_code, reason = "the one place that talks to the kernel's shared memory")]
 pub mod sys;

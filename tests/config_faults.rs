@@ -182,16 +182,18 @@ fn a_key_of_another_type_of_phase() {
 }
 
 #[test]
-fn what_cannot_be_run_yet_is_valid_and_refused_at_the_start_at_its_place() {
-    let phases = "    - {name: profiling, type: concurrency, requests: 5}\n  models: [one, two]\n";
-    let text = around(phases)
-        .lines()
-        .filter(|line| !line.starts_with("  model:"))
-        .fold(String::new(), |text, line| text + line + "\n");
-    let loaded = config::parse("demo.yaml", &text).unwrap_or_else(|faults| panic!("{faults}"));
-    let refused = config::support::unsupported(&loaded.config).render(Colour::Never);
-    assert!(refused.starts_with("error: `several models` is valid, phasor cannot run it yet"), "{refused}");
-    assert!(refused.contains("models: [one, two]") && refused.contains("cannot be run yet"), "{refused}");
+fn what_cannot_be_run_yet_is_valid_and_refused_at_the_start() {
+    let phases = "    - {name: profiling, type: concurrency, concurrency: 8, duration: 60s,\n       \
+                  sla: [{metric_tag: ttft, op: lt, threshold: 500}],\n       \
+                  adaptive_scale: {sustain_duration: 10}}\n";
+    let loaded = config::parse("demo.yaml", &around(phases)).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_snapshot!(config::support::unsupported(&loaded.config).render(Colour::Never), @r"
+    error: `phases.profiling.adaptive_scale` is valid, phasor cannot run it yet
+     --> demo.yaml:8:24
+      |
+    8 |        adaptive_scale: {sustain_duration: 10}}
+      |                        ^^^^^^^^^^^^^^^^^^^^^^ cannot be run yet
+    ");
 }
 
 #[test]

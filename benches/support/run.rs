@@ -21,9 +21,10 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
     let shards = u16::try_from(cpus.len()).unwrap();
     let request = CoreRequest { shards: Some(shards), cpus: Some(cpus.to_vec()), mock: false };
     let options = RunOptions {
+        tuning: phasor::plan::Tuning::default(),
+        sockets: phasor::shard::socket::SocketOptions::default(),
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
-        tuning: phasor::plan::Tuning::default(),
         sources: Sources::default(),
         calibration: None,
         ui: Ui::None,

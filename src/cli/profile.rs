@@ -14,7 +14,7 @@ use crate::dataset::synthetic;
 use crate::mock::Delay;
 use crate::mock::Mock;
 use crate::mock::MockOptions;
-use crate::plan::Tuning;
+use crate::plan::AtCapacity;
 use crate::run;
 use crate::run::RunOptions;
 use crate::run::calibrate::client_profile::CLIENT_PROFILE;
@@ -22,6 +22,7 @@ use crate::run::calibrate::client_profile::ClientProfile;
 use crate::run::calibrate::client_profile::ClientProfileError;
 use crate::run::cores;
 use crate::run::cores::CoreRequest;
+use crate::run::environment::Environment;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
@@ -58,6 +59,10 @@ pub(super) struct ProfileArguments {
     #[arg(long, value_enum, default_value_t = IdleChoice::Auto)]
     idle: IdleChoice,
 
+    /// What becomes of an arrival of an open loop that finds `concurrency` requests in flight
+    #[arg(long, value_enum, default_value_t = AtCapacityChoice::Drop)]
+    at_capacity: AtCapacityChoice,
+
     /// Address of this machine that connections come from, also 127.0.0.2-127.0.0.9 or 127.0.0.0/8; may be
     /// given again, and all of them are used in turn
     #[arg(long, value_name = "ADDRESS")]
@@ -83,6 +88,14 @@ pub(super) struct ProfileArguments {
     /// Log of the built-in server's arrivals, one line per request
     #[arg(long, value_name = "FILE", requires = "mock")]
     mock_log: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AtCapacityChoice {
+    /// It is dropped and counted
+    Drop,
+    /// It waits, and its wait is part of its response latency
+    Queue,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -152,7 +165,13 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     let clock = Clock::start();
     let Some(mut config) = load(arguments, given) else { return Ok(exit::FAILED) };
 
-    let tuning = Tuning::default();
+    let environment =
+        Environment::read(std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        }))?;
+    if let Some(warning) = environment.warning() {
+        say(&format!("warning: {warning}"));
+    }
     let request = CoreRequest {
         shards: arguments.shards.0,
         cpus: arguments.cpus.as_ref().map(|list| list.0.clone()),
@@ -180,7 +199,11 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     run::interrupt::arm(&interrupt).context("cannot listen for Ctrl-C")?;
     let options = RunOptions {
         cores,
-        tuning,
+        tuning: environment.tuning(match arguments.at_capacity {
+            AtCapacityChoice::Drop => AtCapacity::Drop,
+            AtCapacityChoice::Queue => AtCapacity::Queue,
+        }),
+        sockets: environment.sockets,
         idle: match arguments.idle {
             IdleChoice::Auto => None,
             IdleChoice::Sleep => Some(Idle::Sleep),

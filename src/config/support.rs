@@ -3,7 +3,7 @@
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::meant::{
-    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Reuse, Sampling,
+    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling,
 };
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
@@ -69,8 +69,6 @@ impl Found<'_> {
         self.refuse_if(endpoint.api_key.is_some(), "endpoint.api_key", "endpoint.api_key");
         self.refuse_if(!endpoint.headers.is_empty(), "endpoint.headers", "endpoint.headers");
         self.refuse_if(!endpoint.extra.is_empty(), "endpoint.extra", "endpoint.extra");
-        let reuse = format!("endpoint.connection_reuse: {}", endpoint.reuse.name());
-        self.refuse_if(endpoint.reuse != Reuse::Pooled, "endpoint.connection_reuse", &reuse);
         let of_body = [
             (endpoint.use_legacy_max_tokens, "endpoint.use_legacy_max_tokens"),
             (endpoint.use_server_token_count, "endpoint.use_server_token_count"),
@@ -95,7 +93,7 @@ impl Found<'_> {
         let made = matches!(source, DatasetSource::Synthetic(_));
         self.refuse_if(!made, &at("type"), &kind);
         let order = format!("dataset.sampling: {}", sampling.name());
-        self.refuse_if(*sampling != Sampling::Sequential, &at("sampling"), &order);
+        self.refuse_if(*sampling == Sampling::Shuffle, &at("sampling"), &order);
         self.refuse_if(system_prompt.is_some(), &at("system_prompt"), "dataset.system_prompt");
         let own_seed = random_seed.is_some() && *random_seed != self.config.random_seed;
         self.refuse_if(own_seed, &at("random_seed"), "dataset.random_seed");

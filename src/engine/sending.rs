@@ -167,7 +167,12 @@ impl Engine {
                 phase.advance();
                 continue;
             }
-            let phase = &self.live[position];
+            let waits_for_connection = self.plan.connections_max.is_some() && !self.connections.has_room();
+            let phase = &mut self.live[position];
+            if waits_for_connection && !phase.past_end(now) {
+                phase.hold();
+                return;
+            }
             let turn = phase.sessions.first_ready().filter(|_| phase.turns_take_arrivals());
             let admission = match turn {
                 Some(session) => self.continue_session(position, now, planned, session),

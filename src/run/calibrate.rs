@@ -31,6 +31,7 @@ use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::shard::driver::Idle;
+use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Nanos;
@@ -277,6 +278,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
     run::make_directory(&directory)?;
     let options = RunOptions {
         tuning: Tuning::default(),
+        sockets: SocketOptions::default(),
         cores: options.cores.clone(),
         idle: load.idle,
         sources: Sources::default(),

@@ -19,6 +19,7 @@ use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
 use crate::shard::ring::SocketId;
 use crate::shard::ring::Wait;
+use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
 use crate::shard::sys::set_bind_address_no_port;
 use crate::shard::sys::set_timer_slack;
@@ -157,6 +158,8 @@ pub struct Shard {
     pub addresses: Vec<SocketAddr>,
     /// Addresses of this machine that sockets bind to in turn; empty: the kernel chooses.
     pub sources: Sources,
+    /// Options of its sockets.
+    pub sockets: SocketOptions,
     /// Where phases meet.
     pub barrier: Arc<Barrier>,
     /// Set: end now.
@@ -337,7 +340,7 @@ impl Driver {
 
     fn connect(&mut self, connection: ConnectionId, url: u16) {
         let Some(address) = self.shard.addresses.get(usize::from(url)).copied() else { return };
-        let opened = client_socket(address, self.shard.sources.next_for(address))
+        let opened = client_socket(address, self.shard.sources.next_for(address), &self.shard.sockets)
             .and_then(|socket| self.ring.open(socket).map_err(|_| std::io::Error::from_raw_os_error(EMFILE)));
         match opened {
             Ok(socket) => {
@@ -572,13 +575,17 @@ const CLOSE_DOWN_MAX: Nanos = Nanos::from_millis(2_000);
 /// "Too many open files".
 const EMFILE: i32 = 24;
 
-fn client_socket(address: SocketAddr, source: Option<IpAddr>) -> Result<socket2::Socket, std::io::Error> {
+fn client_socket(
+    address: SocketAddr,
+    source: Option<IpAddr>,
+    options: &SocketOptions,
+) -> Result<socket2::Socket, std::io::Error> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
         Some(socket2::Protocol::TCP),
     )?;
-    socket.set_tcp_nodelay(true)?;
+    options.apply(&socket)?;
     if let Some(source) = source {
         set_bind_address_no_port(socket.as_fd())?;
         socket.bind(&SocketAddr::new(source, 0).into())?;

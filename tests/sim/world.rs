@@ -513,6 +513,10 @@ impl World {
                     let mut head = Vec::new();
                     self.engines[shard].write_head(&send, &mut head);
                     assert!(head.starts_with(b"POST /v1/chat/completions HTTP/1.1\r\n"));
+                    let text = String::from_utf8_lossy(&head);
+                    let closes = text.contains("\r\nConnection: close\r\n");
+                    assert_eq!(closes, self.sim.reuse == Reuse::Never, "{text}");
+                    assert!(text.ends_with("\r\n\r\n") && text.matches("\r\n\r\n").count() == 1);
                     if self.closing.contains_key(&key(shard, send.connection)) {
                         self.outcomes.sends_after_close += 1;
                     }
