@@ -56,6 +56,7 @@ use crate::shard::driver::Idle;
 use crate::shard::driver::Message;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
+use crate::shard::ring::RingError;
 use crate::shard::ring::RingOptions;
 use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
@@ -155,6 +156,9 @@ pub enum RunError {
     /// A source address is of no use.
     #[error(transparent)]
     Source(#[from] ports::SourceAddressError),
+    /// The system lets this process have no ring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
     /// A shard could not be started.
     #[error(transparent)]
     Spawn(#[from] shard::SpawnError),
@@ -188,6 +192,7 @@ pub fn conduct(
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
     let ends = if options.server_inside { 2 } else { 1 };
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
+    shard::probe()?;
     let connections = limits::prepare(u64::from(shards), peak)? / ends;
 
     artifact::write_inputs(&options.directory, dataset).map_err(|failure| RunError::Artifact {

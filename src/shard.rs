@@ -21,6 +21,7 @@ use crate::shard::driver::Driver;
 use crate::shard::driver::Message;
 use crate::shard::driver::Shard;
 use crate::shard::ring::Ring;
+use crate::shard::ring::RingError;
 use crate::shard::ring::RingOptions;
 
 /// A shard that could not be started.
@@ -38,6 +39,14 @@ pub enum SpawnError {
         /// What glommio says.
         reason: String,
     },
+}
+
+/// Makes a small ring on a thread of its own and drops it: whether the system lets this process use
+/// io_uring, told before anything has been started or written.
+pub fn probe() -> Result<(), RingError> {
+    let options = RingOptions { sockets_max: 1, entries: 8, buffers: 2, buffer_bytes: 4_096 };
+    let made = std::thread::spawn(move || Ring::new(options, std::sync::Arc::from([])).map(drop));
+    made.join().unwrap_or(Err(RingError::Missing))
 }
 
 /// A running shard.
