@@ -13,19 +13,18 @@
 
 #[path = "ceiling/bare.rs"]
 mod bare;
+#[path = "support/run.rs"]
+mod run;
 
 use phasor::config;
 use phasor::mock::{Delay, Mock, MockOptions, Writes};
-use phasor::run::cores::{CoreRequest, assign, available};
-use phasor::run::progress::Ui;
-use phasor::run::{RunOptions, conduct};
+use phasor::run::cores::available;
 use phasor::shard::driver::Idle;
-use phasor::shard::sources::Sources;
-use phasor::time::{Clock, Nanos};
+use phasor::time::Nanos;
 use phasor::wire::RequestTemplate;
+use run::{number, run};
 use std::io::Write as _;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Words of a prompt: about 2 kB of text.
@@ -180,36 +179,14 @@ fn yaml(scenario: &Scenario, url: &str, seconds: u64) -> String {
 
 /// The whole program, records and files included, on one shard.
 fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Measured {
-    let config = config::parse("bench.yaml", &yaml(scenario, url, seconds)).unwrap().config;
-    let dataset = Arc::new(phasor::dataset::synthetic(&config).unwrap());
     let directory = tempfile::tempdir().unwrap();
-    let request = CoreRequest { shards: Some(1), cpus: Some(vec![client]), mock: false };
-    let options = RunOptions {
-        tuning: phasor::plan::Tuning::default(),
-        sockets: phasor::shard::socket::SocketOptions::default(),
-        cores: assign(&request, &available().unwrap(), 1).unwrap(),
-        idle: Some(Idle::Sleep),
-        sources: Sources::default(),
-        calibration: None,
-        ui: Ui::None,
-        directory: directory.path().to_owned(),
-        cli_command: "bench".to_owned(),
-        server_inside: true,
-        interrupt: Arc::default(),
-        clock: Clock::start(),
-    };
-    let outcome = conduct(&config, &dataset, &options).unwrap();
-    assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
-    let report = std::fs::read(directory.path().join("client_report.json")).unwrap();
-    let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
-    let number = |pointer: &str| report.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap();
-    let requests = number("/total/ok");
-    assert_eq!(number("/total/failed"), 0, "{report}");
-    let wall = number("/phases/0/end_ns") - number("/phases/0/start_ns");
+    let report = run(&yaml(scenario, url, seconds), &[client], Some(Idle::Sleep), directory.path());
+    let requests = number(&report, "/total/ok");
+    let wall = number(&report, "/phases/0/end_ns") - number(&report, "/phases/0/start_ns");
     Measured {
         requests,
         events: requests * u64::from(scenario.tokens + EVENTS_BESIDES),
-        cpu_ns: number("/shards/0/cpu_time_ns"),
+        cpu_ns: number(&report, "/shards/0/cpu_time_ns"),
         wall: Duration::from_nanos(wall),
     }
 }

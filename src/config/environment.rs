@@ -4,6 +4,7 @@
 //! inserted text is not looked at again. Keys are left alone.
 
 use crate::config::diagnostic::{Diagnostic, Span};
+use crate::config::lax::without_inner_underscores;
 use crate::config::scalar::Scalar;
 use crate::config::source::{Node, Value, shown};
 
@@ -92,7 +93,7 @@ pub fn converted(text: &str) -> Scalar {
         return Scalar::Bool(false);
     }
     let bare = text.trim();
-    let Some(digits) = without_underscores(bare) else { return Scalar::Text(text.to_owned()) };
+    let Some(digits) = without_inner_underscores(bare) else { return Scalar::Text(text.to_owned()) };
     let unsigned = digits.strip_prefix(['+', '-']).unwrap_or(&digits);
     if !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit()) {
         let limit = if digits.starts_with('-') { i128::MIN } else { i128::MAX };
@@ -102,17 +103,6 @@ pub fn converted(text: &str) -> Scalar {
         Ok(number) if !digits.is_empty() => Scalar::Float(number),
         Ok(_) | Err(_) => Scalar::Text(text.to_owned()),
     }
-}
-
-/// `text` without underscores, which may stand singly between digits only.
-fn without_underscores(text: &str) -> Option<String> {
-    let bytes = text.as_bytes();
-    let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
-    let good = bytes
-        .iter()
-        .enumerate()
-        .all(|(at, byte)| *byte != b'_' || (digit(at.checked_sub(1)) && digit(Some(at + 1))));
-    good.then(|| text.replace('_', ""))
 }
 
 #[cfg(test)]

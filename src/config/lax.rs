@@ -95,7 +95,7 @@ fn duration_text_s(text: &str) -> Option<f64> {
 }
 
 /// `text` without the underscores, which may stand singly between digits only.
-fn without_inner_underscores(text: &str) -> Option<String> {
+pub(in crate::config) fn without_inner_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
     let good = bytes
