@@ -333,6 +333,23 @@ fn files_that_cannot_be_read_are_faults_too() {
 }
 
 #[test]
+fn every_file_of_the_fuzz_corpus_is_understood_or_refused() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/config");
+    let files: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    let understood = files
+        .iter()
+        .filter(|file| {
+            config::check::loader(&fs::read(file.path()).unwrap_or_else(|error| panic!("{error}")))
+        })
+        .count();
+    assert!(
+        files.len() > 50 && understood > 20 && understood < files.len(),
+        "{understood} of {}",
+        files.len()
+    );
+}
+
+#[test]
 fn the_wide_file_is_valid() {
     let loaded = config::parse("wide.yaml", WIDE).unwrap_or_else(|faults| panic!("{faults}"));
     assert_eq!(loaded.variations.len(), 8);
