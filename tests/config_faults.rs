@@ -110,6 +110,21 @@ fn a_seamless_first_phase() {
 }
 
 #[test]
+fn a_ramp_longer_than_its_phase_is_doubted() {
+    let phase = "    - {name: load, kind: profiling, type: poisson, rate: 9, duration: 60, grace_period: 1, rate_ramp: 5m}\n";
+    let loaded = config::parse("demo.yaml", &around(phase)).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_snapshot!(loaded.warnings.render(Colour::Never), @r#"
+    warning: `benchmark.phases.0.rate_ramp` takes 300 s and the phase only 60 s: its full load is never reached
+     --> demo.yaml:6:103
+      |
+    6 |     - {name: load, kind: profiling, type: poisson, rate: 9, duration: 60, grace_period: 1, rate_ramp: 5m}
+      |                                                                                                       ^^ ends after its phase
+      |
+      = help: shorten the ramp, or lengthen the phase
+    "#);
+}
+
+#[test]
 fn an_unknown_key() {
     assert_snapshot!(shown("    - {name: profiling, type: concurrency, requestz: 1, duration: 5s}\n"), @r#"
     error: unknown key `benchmark.phases.0.requestz`
