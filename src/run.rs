@@ -14,6 +14,7 @@ pub mod machine;
 pub mod ports;
 pub mod progress;
 pub mod recording;
+pub mod tls;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
@@ -47,6 +48,8 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
+use crate::run::tls::TlsOptions;
+use crate::run::tls::UNVERIFIED;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -62,6 +65,8 @@ use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
+use crate::wire::tls::TlsClient;
+use crate::wire::tls::Verification;
 use std::net::SocketAddr;
 use std::net::ToSocketAddrs;
 use std::path::Path;
@@ -97,6 +102,8 @@ pub struct RunOptions {
     pub idle: Option<Idle>,
     /// Addresses that connections come from, in turn; empty: the kernel chooses.
     pub sources: Sources,
+    /// What TLS needs, where an address speaks it.
+    pub tls: TlsOptions,
     /// What this machine can do, if that is known: phases are held against it.
     pub calibration: Option<Calibration>,
     /// Progress on stderr.
@@ -165,6 +172,9 @@ pub enum RunError {
     /// What requests are to be held against makes no sense.
     #[error(transparent)]
     Judgement(#[from] crate::measure::judgement::JudgementError),
+    /// TLS cannot work.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsRunError),
     /// The phases cannot be planned for the dataset.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -189,6 +199,10 @@ pub fn conduct(
     let plan = Arc::new(Plan::for_script(config, &script, fastrand::u64(..), &options.tuning)?);
     let addresses = resolve(config)?;
     ports::check(&options.sources, &addresses)?;
+    let client = tls::client(config, &options.tls)?;
+    if let Some(client) = &client {
+        tls::look(config, client, &addresses)?;
+    }
     let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
     let ends = if options.server_inside { 2 } else { 1 };
     let peak = plan.in_flight_peak().map(|peak| peak * ends);
@@ -217,7 +231,8 @@ pub fn conduct(
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
-    let team = Team::start(&plan, dataset, &addresses, connections, ports, &judgement, options)?;
+    let route = Route { addresses: &addresses, connections, tls: client.as_ref() };
+    let team = Team::start(&plan, dataset, &route, ports, &judgement, options)?;
     let (gathered, log) = team.conduct(&plan, options, log);
     let recorded = recorder.map(Recorder::finish).unwrap_or_default();
 
@@ -238,6 +253,10 @@ pub fn conduct(
         records_lost,
         shards: gathered.shards,
         calibration: options.calibration,
+        warnings: match (&client, options.tls.verification) {
+            (Some(_), Verification::Off) => vec![UNVERIFIED.to_owned()],
+            (Some(_), Verification::On) | (None, _) => Vec::new(),
+        },
     };
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
@@ -313,6 +332,17 @@ pub fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
     config.endpoint.urls.iter().map(address).collect()
 }
 
+/// How the server is reached.
+#[derive(Debug)]
+struct Route<'a> {
+    /// Address behind each URL.
+    addresses: &'a [SocketAddr],
+    /// Descriptors that there are for connections, over all shards.
+    connections: u64,
+    /// Present where an address speaks TLS.
+    tls: Option<&'a TlsClient>,
+}
+
 /// The shards of a run.
 #[derive(Debug)]
 struct Team {
@@ -336,8 +366,7 @@ impl Team {
     fn start(
         plan: &Arc<Plan>,
         dataset: &Arc<Dataset>,
-        addresses: &[SocketAddr],
-        connections: u64,
+        route: &Route<'_>,
         ports: Vec<Option<RecordPort>>,
         judgement: &Arc<Judgement>,
         options: &RunOptions,
@@ -346,7 +375,7 @@ impl Team {
         let shared = Arc::new(Shared::new(plan));
         let barrier = Arc::new(Barrier::new(plan, shards));
         let (sender, messages) = mpsc::channel();
-        let per_shard = connections_per_shard(plan, shards, connections);
+        let per_shard = connections_per_shard(plan, shards, route.connections);
         let idle = options.idle.unwrap_or(if options.cores.own { Idle::Spin } else { Idle::Sleep });
         let mut team =
             Self { shared: Arc::clone(&shared), running: Vec::new(), messages, gauges: Vec::new() };
@@ -361,7 +390,8 @@ impl Team {
                 batch_records: BATCH_RECORDS,
                 identifier_seed: fastrand::u64(..),
             })
-            .judging(Arc::clone(judgement));
+            .judging(Arc::clone(judgement))
+            .speaking_tls(route.tls);
             let gauges = Arc::new(Gauges::default());
             team.gauges.push(Arc::clone(&gauges));
             let shard = Shard {
@@ -369,7 +399,7 @@ impl Team {
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),
                 shard: number,
                 cpu,
-                addresses: addresses.to_vec(),
+                addresses: route.addresses.to_vec(),
                 sources: options.sources.starting_at(number),
                 sockets: options.sockets,
                 barrier: Arc::clone(&barrier),

@@ -26,6 +26,7 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
         sources: Sources::default(),
+        tls: phasor::run::tls::TlsOptions::default(),
         calibration: None,
         ui: Ui::None,
         directory: directory.to_owned(),

@@ -228,6 +228,7 @@ impl Synthetic {
             interrupted: self.options.interrupted,
             records_lost: 0,
             calibration: self.options.calibration,
+            warnings: Vec::new(),
             shards: costs(self.options.shards),
         };
         phasor::artifact::write_results(directory, &run)
@@ -291,6 +292,7 @@ fn record(
         planned: Stamp::from_nanos(planned),
         issued: Stamp::from_nanos(issued),
         connect: fresh.then(|| (Stamp::from_nanos(issued), Stamp::from_nanos(connected))),
+        handshake_begun: None,
         first_byte_written: stamp(written - 1_000),
         written: stamp(written),
         headers: stamp(headers),

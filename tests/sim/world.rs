@@ -509,6 +509,7 @@ impl World {
                     };
                     self.schedule(Nanos::from_micros(50), shard, connection, Happening::Connected(result));
                 }
+                Action::Flush { .. } => panic!("seed {}: nobody speaks TLS here", self.sim.seed),
                 Action::Send(send) => {
                     let mut head = Vec::new();
                     self.engines[shard].write_head(&send, &mut head);
