@@ -78,7 +78,13 @@ impl TlsSession {
     pub fn receive(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), TlsFault> {
         if let Some(first) = bytes.first().filter(|_| !self.greeted) {
             if !RECORD_TYPES.contains(first) {
-                return Err(TlsFault::NotTls { http: first.is_ascii_alphabetic() });
+                let fault = TlsFault::NotTls { http: first.is_ascii_alphabetic() };
+                if matches!(self.connection, Connection::Server(_)) {
+                    // rustls minds it, too, and has an alert for the client, which tells it what this port is.
+                    let _ = self.connection.read_tls(&mut bytes);
+                    let _ = self.connection.process_new_packets();
+                }
+                return Err(fault);
             }
             self.greeted = true;
         }
