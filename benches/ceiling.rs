@@ -174,7 +174,7 @@ fn serve(scenario: &Scenario, server: Option<usize>, speaks: Speaks) -> Mock {
     .unwrap()
 }
 
-/// phasor over TLS against phasor over plain HTTP, in turn, on connections that are kept.
+/// phasor over TLS against phasor over plain HTTP, in turn, on connections that were made before.
 fn measure_tls(
     scenario: &Scenario,
     rounds: usize,
@@ -187,12 +187,12 @@ fn measure_tls(
     for _ in 0..rounds {
         let mock = serve(scenario, server, Speaks::Http);
         let url = format!("http://{}/v1/chat/completions", mock.address());
-        plain.push(phasor(scenario, &url, seconds, client, TlsOptions::default()));
+        plain.push(phasor_settled(scenario, &url, seconds, client, TlsOptions::default()));
         mock.stop().unwrap();
         let mock = serve(scenario, server, Speaks::Https);
         let url = format!("https://{}/v1/chat/completions", mock.address());
         let trust = TlsOptions { built_in: mock.authority().map(str::to_owned), ..TlsOptions::default() };
-        secure.push(phasor(scenario, &url, seconds, client, trust));
+        secure.push(phasor_settled(scenario, &url, seconds, client, trust));
         mock.stop().unwrap();
     }
     let per_request = [&plain, &secure].map(|all| median(all, Measured::cpu_us_per_request));
@@ -258,6 +258,26 @@ fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize, tls: TlsO
 
 /// Messages of a reply beside its tokens: role, finish, usage and `[DONE]`.
 const EVENTS_BESIDES: u32 = 4;
+
+/// As [`phasor`], in a phase whose connections an earlier one has made: handshakes are not in it.
+fn phasor_settled(scenario: &Scenario, url: &str, seconds: u64, client: usize, tls: TlsOptions) -> Measured {
+    let directory = tempfile::tempdir().unwrap();
+    let warmup = format!(
+        "  phases:\n    - {{name: warmup, type: concurrency, concurrency: {0}, requests: {0}}}\n",
+        scenario.connections
+    );
+    let yaml = yaml(scenario, url, seconds).replace("  phases:\n", &warmup);
+    let report = run_over(&yaml, &[client], Some(Idle::Sleep), directory.path(), tls);
+    let requests = number(&report, "/phases/1/ok");
+    Measured {
+        requests,
+        events: requests * u64::from(scenario.tokens + EVENTS_BESIDES),
+        cpu_ns: number(&report, "/phases/1/shards/0/cpu_time_ns"),
+        wall: Duration::from_nanos(
+            number(&report, "/phases/1/end_ns") - number(&report, "/phases/1/start_ns"),
+        ),
+    }
+}
 
 fn bare_loop(scenario: &Scenario, url: &str, mock: &Mock, seconds: u64, client: usize) -> Measured {
     let config = config::parse("bench.yaml", &yaml(scenario, url, seconds)).unwrap().config;

@@ -49,7 +49,6 @@ use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
 use crate::run::tls::TlsOptions;
-use crate::run::tls::UNVERIFIED;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -66,7 +65,6 @@ use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
 use crate::wire::tls::TlsClient;
-use crate::wire::tls::Verification;
 use std::net::SocketAddr;
 use std::net::ToSocketAddrs;
 use std::path::Path;
@@ -253,10 +251,7 @@ pub fn conduct(
         records_lost,
         shards: gathered.shards,
         calibration: options.calibration,
-        warnings: match (&client, options.tls.verification) {
-            (Some(_), Verification::Off) => vec![UNVERIFIED.to_owned()],
-            (Some(_), Verification::On) | (None, _) => Vec::new(),
-        },
+        warnings: options.tls.doubts(config),
     };
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);

@@ -28,12 +28,10 @@ use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::run::tls::TlsOptions;
-use crate::run::tls::UNVERIFIED;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
 use crate::shard::sources::Sources;
 use crate::time::Clock;
-use crate::wire::tls::Verification;
 use anyhow::Context;
 use clap::Args;
 use clap::ValueEnum;
@@ -231,7 +229,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             IdleChoice::Spin => Some(Idle::Spin),
         },
         sources,
-        tls: tls_options(arguments, &config, environment.verification, mock.as_ref()),
+        tls: tls_options(arguments, &config, &environment, mock.as_ref()),
         calibration: calibration(arguments)?,
         ui: match config.runtime.ui {
             Some(config::Ui::None) => Ui::None,
@@ -303,27 +301,24 @@ fn calibration(arguments: &ProfileArguments) -> anyhow::Result<Option<Calibratio
     }
 }
 
-/// What TLS needs; says on stderr what it does not, and what it leaves unproved.
+/// What TLS needs; says on stderr what is to be said about it.
 fn tls_options(
     arguments: &ProfileArguments,
     config: &Config,
-    verification: Verification,
+    environment: &Environment,
     mock: Option<&Mock>,
 ) -> TlsOptions {
-    let speaks = config.endpoint.urls.iter().any(|url| url.tls);
-    if speaks && verification == Verification::Off {
-        say(&format!("warning: {UNVERIFIED}"));
-    }
-    if !speaks && (!arguments.ca_file.is_empty() || arguments.client_cert.is_some()) {
-        say("warning: --ca-file, --client-cert and --client-key are without effect: no address is https");
-    }
-    TlsOptions {
+    let options = TlsOptions {
         ca_files: arguments.ca_file.clone(),
         built_in: mock.and_then(Mock::authority).map(str::to_owned),
         client_cert: arguments.client_cert.clone(),
         client_key: arguments.client_key.clone(),
-        verification,
+        verification: environment.verification,
+    };
+    for warning in options.warnings(config) {
+        say(&format!("warning: {warning}"));
     }
+    options
 }
 
 fn build_dataset(config: &Config) -> anyhow::Result<Dataset> {

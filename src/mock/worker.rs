@@ -76,8 +76,10 @@ impl Connection {
         let received = tls.receive(bytes, plain);
         self.intake.push(plain);
         plain.clear();
-        if received.is_err() && !self.sending {
-            self.stage = Stage::Replying(Then::Close);
+        match (received, &self.stage) {
+            (Ok(()), _) => {}
+            (Err(_), Stage::Idle) if !self.sending => self.stage = Stage::Replying(Then::Close),
+            (Err(_), _) => self.ended = true,
         }
         self.ended |= tls.is_peer_closed();
     }

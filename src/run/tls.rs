@@ -23,7 +23,7 @@ const AFTERTHOUGHT: Duration = Duration::from_millis(300);
 const READS_MAX: usize = 256;
 
 /// What the run says in its report and on stderr while nothing is verified.
-pub const UNVERIFIED: &str = "AIPERF_HTTP_SSL_VERIFY is off: no certificate is verified, so any server, or anybody between, is taken \
+const UNVERIFIED: &str = "AIPERF_HTTP_SSL_VERIFY is off: no certificate is verified, so any server, or anybody between, is taken \
      for the one named";
 
 /// What the command line and the environment say about TLS.
@@ -39,6 +39,32 @@ pub struct TlsOptions {
     pub client_key: Option<PathBuf>,
     /// Whether servers must prove who they are.
     pub verification: Verification,
+}
+
+impl TlsOptions {
+    /// What weakens the word of a run of `config`: it stays in the report.
+    pub fn doubts(&self, config: &Config) -> Vec<String> {
+        match self.verification {
+            Verification::Off if speaks(config) => vec![UNVERIFIED.to_owned()],
+            Verification::Off | Verification::On => Vec::new(),
+        }
+    }
+
+    /// What to say before a run of `config`, its doubts included.
+    pub fn warnings(&self, config: &Config) -> Vec<String> {
+        let mut warnings = self.doubts(config);
+        if !speaks(config) && (!self.ca_files.is_empty() || self.client_cert.is_some()) {
+            warnings.push(
+                "--ca-file, --client-cert and --client-key are without effect: no address is https"
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+}
+
+fn speaks(config: &Config) -> bool {
+    config.endpoint.urls.iter().any(|url| url.tls)
 }
 
 /// Why a run over TLS does not start.
@@ -98,8 +124,7 @@ pub enum TlsRunError {
 /// # Errors
 /// What is wrong with the files that TLS needs.
 pub fn client(config: &Config, options: &TlsOptions) -> Result<Option<TlsClient>, TlsRunError> {
-    let mut urls = config.endpoint.urls.iter().filter(|url| url.tls).peekable();
-    if urls.peek().is_none() {
+    if !speaks(config) {
         return Ok(None);
     }
     let identity = identity(options)?;
@@ -111,6 +136,7 @@ pub fn client(config: &Config, options: &TlsOptions) -> Result<Option<TlsClient>
         let path = |path: &Option<PathBuf>| path.clone().unwrap_or_default();
         TlsRunError::Identity { cert: path(&options.client_cert), key: path(&options.client_key), fault }
     })?;
+    let mut urls = config.endpoint.urls.iter().filter(|url| url.tls);
     match urls.find(|url| client.to(&url.host).is_none()) {
         Some(url) => Err(TlsRunError::Host(url.host.clone())),
         None => Ok(Some(client)),
