@@ -226,6 +226,7 @@ impl Synthetic {
             config: &self.config,
             dataset: &self.dataset,
             clock: self.clock,
+            cell: None,
             benchmark_id: "0123456789ab".to_owned(),
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
             phases: self.phases,
@@ -235,7 +236,7 @@ impl Synthetic {
             warnings: vec!["a warning".to_owned()],
             shards: costs(self.options.shards),
         };
-        phasor::artifact::write_results(directory, &run)
+        phasor::artifact::write_results(directory, &run, &phasor::artifact::Results::of(&run))
     }
 }
 
