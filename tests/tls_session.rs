@@ -111,7 +111,7 @@ fn shake(client: &TlsClient, host: &str, signed: &Signed) -> Result<(), TlsFault
 }
 
 fn bytes(length: usize, seed: usize) -> Vec<u8> {
-    (0..length).map(|index| (index.wrapping_mul(31) ^ seed) as u8).collect()
+    (0..length).map(|index| (index.wrapping_mul(31) ^ seed).to_le_bytes()[0]).collect()
 }
 
 #[test]

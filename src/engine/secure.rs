@@ -190,12 +190,12 @@ impl Engine {
         secure.flushing = false;
         let request_waits = std::mem::take(&mut secure.request_waits);
         match (connection.state, errno) {
-            (State::Closing | State::Free, _) => {}
             (State::Busy, None) if request_waits => self.send(id.index),
-            (_, None) => self.flush(id.index),
+            (State::Busy | State::Connecting | State::Held | State::Idle, None) => self.flush(id.index),
             (State::Held | State::Idle, Some(_)) => self.close(id.index),
-            // The end of the stream, which follows, says more.
-            (State::Busy | State::Connecting, Some(EPIPE | ECONNRESET)) => {}
+            // Where the peer has gone, the end of the stream, which follows, says more.
+            (State::Closing | State::Free, _)
+            | (State::Busy | State::Connecting, Some(EPIPE | ECONNRESET)) => {}
             (State::Busy | State::Connecting, Some(errno)) if Failure::is_client_limit(errno) => {
                 self.fail_starved(id.index, now, errno);
             }

@@ -206,7 +206,8 @@ pub fn look(config: &Config, client: &TlsClient, addresses: &[SocketAddr]) -> Re
 /// Shakes hands and says farewell. What is no fault of TLS passes.
 fn shake(target: &TlsTarget, address: &SocketAddr) -> Result<(), TlsFault> {
     let Ok(mut stream) = TcpStream::connect_timeout(address, PATIENCE) else { return Ok(()) };
-    let timed = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
+    let timed =
+        stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
     if timed.is_err() {
         return Ok(());
     }

@@ -77,7 +77,7 @@ impl TlsFault {
     pub(super) fn of(error: Error) -> Self {
         match error {
             Error::AlertReceived(alert) => Self::Alert { alert: format!("{alert:?}"), hint: hint_of(alert) },
-            Error::InvalidCertificate(fault) => Self::of_certificate(fault),
+            Error::InvalidCertificate(fault) => Self::of_certificate(&fault),
             Error::PeerIncompatible(what) => Self::Incompatible { detail: format!("{what:?}") },
             Error::NoApplicationProtocol => {
                 Self::Incompatible { detail: "it does not offer HTTP/1.1".to_owned() }
@@ -86,7 +86,7 @@ impl TlsFault {
         }
     }
 
-    fn of_certificate(fault: CertificateError) -> Self {
+    fn of_certificate(fault: &CertificateError) -> Self {
         let detail = fault.to_string();
         match fault {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired { detail },
