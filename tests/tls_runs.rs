@@ -236,7 +236,7 @@ fn answer(config: &Arc<ServerConfig>, stream: TcpStream) {
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
                 REPLY.len()
             );
-            if stream.write_all(head.as_bytes()).and(stream.write_all(REPLY.as_bytes())).is_err() {
+            if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(REPLY.as_bytes())).is_err() {
                 return;
             }
         }
