@@ -2,48 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/allocations.rs"]
+mod allocations;
 #[path = "support/certificates.rs"]
 mod certificates;
 
+use allocations::allocations;
 use certificates::{Authority, Clients, GOOD, server};
 use phasor::wire::tls::{Roots, TlsClient, Verification};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConnection, SupportedProtocolVersion};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::sync::Arc;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; the counter is plain thread-local memory
-// that never allocates itself. Growing in place comes here as an allocation, by the trait's own defaults.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Allocations of this thread while `work` ran.
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.with(Cell::get);
-    work();
-    ALLOCATIONS.with(Cell::get) - before
-}
 
 /// Lets the server hear what the client sent and answers with `records` records.
 fn answer(server: &mut ServerConnection, mut sent: &[u8], records: usize, out: &mut Vec<u8>) {
