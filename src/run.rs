@@ -71,6 +71,8 @@ pub struct RunOptions {
     pub calibration: Option<Calibration>,
     /// Progress on stderr.
     pub ui: Ui,
+    /// Columns of the result tables.
+    pub console_width: usize,
     /// Where the files go; exists. Of a sweep: where the directories of its runs do.
     pub directory: PathBuf,
     /// The command line for the files, secrets taken out.
@@ -113,6 +115,15 @@ pub enum RunError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// Another run writes to the directory.
+    #[error(
+        "another run is writing to {directory}: the two would overwrite each other's files; wait for it, or name \
+         another directory with `artifacts.dir`"
+    )]
+    Busy {
+        /// The directory.
+        directory: String,
     },
     /// A limit of the system is too low.
     #[error(transparent)]

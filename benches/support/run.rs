@@ -42,6 +42,7 @@ pub(crate) fn run_over(
         tls,
         calibration: None,
         ui: Ui::None,
+        console_width: phasor::artifact::console::WIDTH,
         directory: directory.to_owned(),
         cli_command: "bench".to_owned(),
         server_inside: true,

@@ -7,9 +7,11 @@ use crate::measure::summary::{DurationRule, Summary, Terms};
 use crate::measure::tally::ErrorGroup;
 use crate::measure::weighted::Window;
 use crate::time::{Clock, Nanos, Stamp};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The numbers of a scope: one phase, or all phases of one kind together.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scope {
     /// Every metric that has a value.
     pub summary: Summary,
@@ -33,22 +35,64 @@ pub struct Results {
 }
 
 impl Results {
-    /// Computes everything that is reported of a run.
+    /// Computes everything that is reported of a run, on as many threads as there are cores: the run has
+    /// ended, and each scope is for itself.
     pub fn of(run: &FinishedRun<'_>) -> Self {
         let kind = |kind: PhaseKind| -> Vec<&FinishedPhase> {
             run.phases.iter().filter(|phase| phase.kind == kind).collect()
         };
-        let streaming = run.config.endpoint.streaming;
-        let clock = run.clock;
-        let mut root = Scope::of(&kind(PhaseKind::Profiling), clock, streaming);
-        root.interrupted = run.interrupted;
-        let warmup = Scope::of(&kind(PhaseKind::Warmup), clock, streaming);
-        Self {
-            root,
-            warmup: (warmup.summary.counts().completed() > 0).then_some(warmup),
-            phases: run.phases.iter().map(|phase| Scope::of(&[phase], clock, streaming)).collect(),
-        }
+        let (profiling, warmups) = (kind(PhaseKind::Profiling), kind(PhaseKind::Warmup));
+        // Those of several phases first: they take longest.
+        let mut groups: Vec<Vec<&FinishedPhase>> =
+            [&profiling, &warmups].into_iter().filter(|group| group.len() != 1).cloned().collect();
+        let pooled = groups.len();
+        groups.extend(run.phases.iter().map(|phase| vec![phase]));
+        let mut scopes = scopes(&groups, run.clock, run.config.endpoint.streaming).into_iter();
+        let mut several: Vec<Scope> = scopes.by_ref().take(pooled).collect();
+        let phases: Vec<Scope> = scopes.collect();
+
+        // The pool of one phase is that phase.
+        let mut pool = |group: &[&FinishedPhase]| match *group {
+            [only] => run
+                .phases
+                .iter()
+                .position(|phase| std::ptr::eq(phase, only))
+                .and_then(|at| phases.get(at))
+                .cloned(),
+            _ => (!several.is_empty()).then(|| several.remove(0)),
+        };
+        let root = pool(&profiling).map(|root| Scope { interrupted: run.interrupted, ..root });
+        let warmup = pool(&warmups).filter(|warmup| warmup.summary.counts().completed() > 0);
+        let root = root.unwrap_or_else(|| Scope::of(&[], run.clock, run.config.endpoint.streaming));
+        Self { root, warmup, phases }
     }
+}
+
+/// The scope of each group of phases, in order.
+fn scopes(groups: &[Vec<&FinishedPhase>], clock: Clock, streaming: bool) -> Vec<Scope> {
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(groups.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(group) = groups.get(at) else { return done };
+            done.push((at, Scope::of(group, clock, streaming)));
+        }
+    };
+    let mut done = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut done = work();
+        for other in others {
+            match other.join() {
+                Ok(theirs) => done.extend(theirs),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        done
+    });
+    done.sort_unstable_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, scope)| scope).collect()
 }
 
 impl Scope {

@@ -286,6 +286,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         tls: TlsOptions::default(),
         calibration: None,
         ui: Ui::None,
+        console_width: crate::artifact::console::WIDTH,
         directory: directory.clone(),
         cli_command: "phasor calibrate".to_owned(),
         server_inside: true,

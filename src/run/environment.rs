@@ -31,6 +31,8 @@ pub struct Environment {
     pub sockets: SocketOptions,
     /// Whether servers must prove who they are.
     pub verification: Verification,
+    /// Columns of the result tables, if something is said.
+    pub console_width: Option<usize>,
     /// Variables named `AIPERF_*` that have no effect, in alphabetical order.
     pub without_effect: Vec<String>,
 }
@@ -74,7 +76,7 @@ impl Environment {
 
     /// Takes one variable in; tells whether it is known.
     fn take(&mut self, variable: &Variable) -> Result<bool, EnvironmentError> {
-        let Self { tuning, sockets, verification, .. } = self;
+        let Self { tuning, sockets, verification, console_width, .. } = self;
         match variable.name.as_str() {
             "AIPERF_TIMING_MAX_CATCHUP_SECONDS" => tuning.catch_up = Some(variable.seconds(0.0, 10.0)?),
             "AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL" => tuning.ramp_step = variable.seconds(0.01, 10.0)?,
@@ -101,6 +103,9 @@ impl Environment {
             "AIPERF_HTTP_TCP_KEEPCNT" => sockets.keepalive_probes = variable.count(1, 127)?,
             "AIPERF_HTTP_TCP_USER_TIMEOUT" => {
                 sockets.user_timeout = Nanos::from_millis(variable.count(1, 1_000_000)?.into());
+            }
+            "AIPERF_UI_CONSOLE_EXPORT_WIDTH" => {
+                *console_width = Some(variable.count(40, 10_000)? as usize);
             }
             _ => return Ok(false),
         }

@@ -44,6 +44,8 @@ use crate::shard::driver::Idle;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::wire::tls::TlsClient;
+use std::fs::File;
+use std::fs::TryLockError;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -105,6 +107,8 @@ impl<'o> Fleet<'o> {
         let Assignment { config, dataset, directory, cell } = *assignment;
         let options = self.options;
         let prepared = self.prepare(assignment)?;
+        // Held until the last file is written.
+        let _alone = occupy(directory)?;
         write_inputs(directory, dataset)?;
         let records = directory.join(artifact::names::records(&config.artifacts));
         let (recorder, ports) = self.start_recorder(assignment, &records, &prepared.judgement)?;
@@ -136,12 +140,17 @@ impl<'o> Fleet<'o> {
             shards: gathered.shards,
             calibration: options.calibration,
             warnings: options.tls.doubts(config),
+            console_width: options.console_width,
         };
         let results = Results::of(&run);
         let (ok, errors) = profiling_counts(&run);
         let written = artifact::write_results(directory, &run, &results);
         faults.extend(written.failures.iter().map(ToString::to_string));
         faults.extend(written.missing);
+        if !directory.join(artifact::inputs::INPUTS).exists() {
+            // Somebody removed it; what was sent is still known.
+            faults.extend(write_inputs(directory, dataset).err().map(|error| error.to_string()));
+        }
         faults.extend(display.into_log().and_then(|log| end_log(log, ok, errors, &faults)));
         let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
         let FinishedRun { phases, interrupted, .. } = run;
@@ -295,6 +304,29 @@ impl Drop for Fleet<'_> {
         for member in self.members.drain(..) {
             member.join();
         }
+    }
+}
+
+/// Takes the directory for this run alone, and takes away the marker of an earlier run that says that the
+/// results are there.
+fn occupy(directory: &Path) -> Result<Option<File>, RunError> {
+    let alone = match File::open(directory) {
+        Ok(open) => match open.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(RunError::Busy { directory: directory.display().to_string() });
+            }
+            // Not every file system has locks.
+            Ok(()) | Err(TryLockError::Error(_)) => Some(open),
+        },
+        // A directory that can be written and not read is of use, too.
+        Err(_) => None,
+    };
+    let marker = directory.join(artifact::READY);
+    match std::fs::remove_file(&marker) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(RunError::Artifact { path: marker.display().to_string(), source })
+        }
+        Ok(()) | Err(_) => Ok(alone),
     }
 }
 

@@ -3,12 +3,10 @@
 //! Batches go round: a shard fills one, the writer empties it and gives it back. A disk that is too slow is
 //! never waited for; what finds no empty batch is lost and counted.
 
+use crate::artifact::line_file::LineFile;
 use crate::artifact::records::RecordLines;
 use crate::measure::RecordBatch;
 use crate::shard::driver::RecordPort;
-use std::fs::File;
-use std::io::BufWriter;
-use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -19,9 +17,6 @@ pub const BATCH_RECORDS: usize = 1_024;
 
 /// Batches that go round per shard.
 const BATCHES_PER_SHARD: usize = 48;
-
-/// Bytes gathered before they are written.
-const WRITE_BYTES: usize = 1 << 20;
 
 /// What became of the record file.
 #[derive(Debug, Default)]
@@ -48,7 +43,7 @@ impl Recorder {
         lines: RecordLines,
         shards: usize,
     ) -> Result<(Self, Vec<RecordPort>), std::io::Error> {
-        let file = File::create(path)?;
+        let file = LineFile::create(path)?;
         let (full, input) = mpsc::sync_channel(BATCHES_PER_SHARD * shards.max(1));
         let mut ports = Vec::with_capacity(shards);
         let mut returns = Vec::with_capacity(shards);
@@ -81,39 +76,27 @@ impl Recorder {
 }
 
 fn write(
-    file: File,
+    mut file: LineFile,
     mut lines: RecordLines,
     input: &mpsc::Receiver<(usize, RecordBatch)>,
     returns: &[mpsc::SyncSender<RecordBatch>],
 ) -> Recorded {
-    let mut out = BufWriter::with_capacity(WRITE_BYTES, file);
     let mut recorded = Recorded::default();
     // Ends when every shard has dropped its port.
     while let Ok((shard, mut batch)) = input.recv() {
-        write_batch(&mut out, &mut lines, &batch, &mut recorded);
+        if let Err(error) = lines.write(&mut file, &batch) {
+            recorded.lost += batch.len() as u64;
+            recorded.fault.get_or_insert_with(|| error.to_string());
+        }
         batch.clear();
         if let Some(back) = returns.get(shard) {
             // A shard that has ended takes nothing back.
             let _ = back.try_send(batch);
         }
     }
-    if let Err(error) = out.flush() {
-        recorded.fault.get_or_insert_with(|| error.to_string());
-    }
+    let finished = file.finish();
+    recorded.lines = finished.lines;
+    recorded.lost += finished.lost;
+    recorded.fault = recorded.fault.or(finished.fault);
     recorded
-}
-
-fn write_batch(
-    out: &mut BufWriter<File>,
-    lines: &mut RecordLines,
-    batch: &RecordBatch,
-    recorded: &mut Recorded,
-) {
-    match lines.write(out, batch) {
-        Ok(written) => recorded.lines += written,
-        Err(error) => {
-            recorded.lost += batch.len() as u64;
-            recorded.fault.get_or_insert_with(|| error.to_string());
-        }
-    }
 }

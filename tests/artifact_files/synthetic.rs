@@ -235,6 +235,7 @@ impl Synthetic {
             calibration: self.options.calibration,
             warnings: vec!["a warning".to_owned()],
             shards: costs(self.options.shards),
+            console_width: phasor::artifact::console::WIDTH,
         };
         phasor::artifact::write_results(directory, &run, &phasor::artifact::Results::of(&run))
     }
