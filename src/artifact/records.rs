@@ -14,6 +14,7 @@ use crate::measure::{Failure, Judgement, Outcome, Record};
 use crate::time::{Clock, Stamp};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Turns batches of records into lines.
@@ -27,6 +28,8 @@ pub struct RecordLines {
     metrics: Vec<MetricText>,
     judgement: Arc<Judgement>,
     trace: bool,
+    /// Where requests went, if all went to one address.
+    remote: Option<SocketAddr>,
     line: Vec<u8>,
 }
 
@@ -96,8 +99,19 @@ impl RecordLines {
             metrics,
             judgement,
             trace: config.artifacts.trace,
+            remote: None,
             line: Vec::with_capacity(8 * 1_024),
         }
+    }
+
+    /// Requests go to `addresses`; with a single one traces name it, with several a record does not tell which.
+    #[must_use]
+    pub fn towards(mut self, addresses: &[SocketAddr]) -> Self {
+        self.remote = match addresses {
+            [only] => Some(*only),
+            [] | [_, ..] => None,
+        };
+        self
     }
 
     /// Writes a line for each record of the batch but the abandoned ones, and returns how many there were.
@@ -120,7 +134,7 @@ impl RecordLines {
     }
 
     fn render(&mut self, record: &Record, gaps_ns: &[u64]) -> io::Result<()> {
-        let Self { clock, conversations, phases, metrics, judgement, trace, line } = self;
+        let Self { clock, conversations, phases, metrics, judgement, trace, remote, line } = self;
         let missing =
             |what| io::Error::new(io::ErrorKind::InvalidData, format!("a record's {what} is unknown"));
         let phase = phases.get(usize::from(record.phase)).ok_or_else(|| missing("phase"))?;
@@ -166,7 +180,7 @@ impl RecordLines {
         }
         line.push(b'}');
         if *trace {
-            trace::render(line, record, *clock)?;
+            trace::render(line, record, *clock, *remote)?;
         }
         match &record.outcome {
             Outcome::Abandoned | Outcome::Ok => {}

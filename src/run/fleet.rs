@@ -111,7 +111,7 @@ impl<'o> Fleet<'o> {
         let _alone = occupy(directory)?;
         write_inputs(directory, dataset)?;
         let records = directory.join(artifact::names::records(&config.artifacts));
-        let (recorder, ports) = self.start_recorder(assignment, &records, &prepared.judgement)?;
+        let (recorder, ports) = self.start_recorder(assignment, &records, &prepared)?;
         let log = Log::create(directory, options.clock).map_err(RunError::from_write)?;
         let mut display = Display::new(options.ui, Some(log));
 
@@ -184,14 +184,15 @@ impl<'o> Fleet<'o> {
         &self,
         assignment: &Assignment<'_>,
         path: &Path,
-        judgement: &Arc<Judgement>,
+        prepared: &Prepared,
     ) -> Result<(Option<Recorder>, Vec<Option<RecordPort>>), RunError> {
         let Assignment { config, dataset, .. } = *assignment;
         let shards = usize::from(self.shards_of(config));
         if !config.artifacts.records {
             return Ok((None, (0..shards).map(|_| None).collect()));
         }
-        let lines = RecordLines::new(config, dataset, self.options.clock, Arc::clone(judgement));
+        let lines = RecordLines::new(config, dataset, self.options.clock, Arc::clone(&prepared.judgement))
+            .towards(&prepared.addresses);
         let (recorder, ports) = Recorder::start(path, lines, shards)
             .map_err(|source| RunError::Artifact { path: path.display().to_string(), source })?;
         Ok((Some(recorder), ports.into_iter().map(Some).collect()))

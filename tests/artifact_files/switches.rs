@@ -147,22 +147,20 @@ fn traces_have_the_members_of_the_reference_as_far_as_they_are_known() {
     assert!(run.write(directory.path()).failures.is_empty());
     let golden = golden();
     // What phasor does not keep of an exchange.
-    let unknown = [
-        "local_ip",
-        "local_port",
-        "remote_ip",
-        "remote_port",
-        "request_headers",
-        "response_headers",
-        "response_reason",
-    ];
+    let unknown = ["local_ip", "local_port", "request_headers", "response_headers", "response_reason"];
     let text = fs::read_to_string(directory.path().join("profile_export.jsonl")).unwrap();
-    let (mut fresh, mut reused, mut failed) = (0, 0, 0);
+    let (mut fresh, mut reused, mut failed, mut answered) = (0, 0, 0, 0);
     for line in text.lines() {
         let record: Value = serde_json::from_str(line).unwrap();
         let trace = &record["trace_data"];
         if !record["error"].is_null() {
             assert!(trace["error_timestamp_ns"].is_u64());
+            let status = record["error"]["code"]
+                .as_u64()
+                .filter(|_| record["error"]["type"] != "RequestCancellationError");
+            let named = status.is_some_and(|status| trace["response_status_code"] == status);
+            assert_eq!(trace["response_reason"].is_string(), named, "{record}");
+            answered += u32::from(named);
             failed += 1;
             continue;
         }
@@ -178,13 +176,17 @@ fn traces_have_the_members_of_the_reference_as_far_as_they_are_known() {
             assert!(expected.remove(name), "{name}");
         }
         assert_eq!(names(trace), expected);
+        assert_eq!((&trace["remote_ip"], &trace["remote_port"]), (&"127.0.0.1".into(), &18_000.into()));
         let number = |name: &str| trace[name].as_u64().unwrap();
         assert_eq!(number("sending_ns"), number("request_send_end_ns") - number("request_send_start_ns"));
         assert_eq!(number("waiting_ns"), number("response_receive_start_ns") - number("request_send_end_ns"));
         let sum = number("sending_ns") + number("waiting_ns") + number("receiving_ns");
         assert_eq!(number("duration_ns"), sum);
     }
-    assert!(fresh > 0 && reused > 0 && failed > 0, "{fresh} {reused} {failed}");
+    assert!(
+        fresh > 0 && reused > 0 && failed > answered && answered > 0,
+        "{fresh} {reused} {failed} {answered}"
+    );
 }
 
 #[test]
