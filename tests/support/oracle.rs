@@ -96,8 +96,10 @@ fn check_adjusted(scope: &str, tag: &str, values: &[f64], errors: usize, file: &
 
 /// Checks a scope and returns how many values were compared.
 fn check(scope: &str, records: &[&Value], file: &Value, windows: &[(u64, u64)]) -> usize {
-    let span =
-        (windows.iter().map(|window| window.0).min().unwrap(), windows.iter().map(|window| window.1).max().unwrap());
+    let span = (
+        windows.iter().map(|window| window.0).min().unwrap(),
+        windows.iter().map(|window| window.1).max().unwrap(),
+    );
     let (mut good, mut bad) = (Vec::new(), Vec::new());
     for record in records {
         if record["error"].is_null() { good.push(*record) } else { bad.push(*record) }
@@ -157,16 +159,21 @@ fn check(scope: &str, records: &[&Value], file: &Value, windows: &[(u64, u64)]) 
     let (isl, osl) = (total("input_sequence_length"), total("output_sequence_length"));
     let mismatched = |record: &&&Value| {
         let value = |tag: &str| record["metrics"][tag]["value"].as_f64();
-        value("output_sequence_length").zip(value("osl_mismatch_diff_pct")).is_some_and(|(length, percent)| {
-            let asked = length / (1.0 + percent / 100.0);
-            (length - asked).abs() > (asked * 0.05).min(50.0) + 1e-9
-        })
+        value("output_sequence_length").zip(value("osl_mismatch_diff_pct")).is_some_and(
+            |(length, percent)| {
+                let asked = length / (1.0 + percent / 100.0);
+                (length - asked).abs() > (asked * 0.05).min(50.0) + 1e-9
+            },
+        )
     };
     let overflowed = |record: &&&Value| {
         record["error"]["message"].as_str().is_some_and(|message| message.contains("context length"))
     };
     let singles = [
-        ("osl_mismatch_count", total("osl_mismatch_diff_pct").map(|_| good.iter().filter(mismatched).count() as f64)),
+        (
+            "osl_mismatch_count",
+            total("osl_mismatch_diff_pct").map(|_| good.iter().filter(mismatched).count() as f64),
+        ),
         ("context_overflow_count", some(bad.len()).map(|_| bad.iter().filter(overflowed).count() as f64)),
         ("good_request_count", held),
         ("goodput", held.map(|held| held / window_s)),
@@ -284,9 +291,7 @@ fn curves_of(records: &[&Value]) -> [Vec<(f64, f64)>; CURVES] {
         }
     }
     for curve in &mut curves {
-        curve.sort_by(|left, right| {
-            left.0.total_cmp(&right.0).then((left.1 > 0.0).cmp(&(right.1 > 0.0)))
-        });
+        curve.sort_by(|left, right| left.0.total_cmp(&right.0).then((left.1 > 0.0).cmp(&(right.1 > 0.0))));
     }
     curves
 }
@@ -395,7 +400,8 @@ fn check_curves(
             .filter_map(|(length, levels)| read(levels).map(|value| (*length, value * scale)))
             .collect();
         for (name, expected) in weighted(values) {
-            let found = file[*tag][name].as_f64().unwrap_or_else(|| panic!("{scope}: {tag}.{name} is missing"));
+            let found =
+                file[*tag][name].as_f64().unwrap_or_else(|| panic!("{scope}: {tag}.{name} is missing"));
             // Times lie 256 ns apart in the sums, and values in the file are rounded.
             let near = (found - expected).abs() <= 5e-3 * expected.abs().max(found.abs()) + 1e-6;
             assert!(near, "{scope}: {tag}.{name}: {expected} computed, {found} in the file");
