@@ -19,7 +19,7 @@ mod run;
 use memory::{peak_kib, resident_kib};
 use phasor::artifact::RecordLines;
 use phasor::config;
-use phasor::measure::summary::{DurationRule, Summary, Terms, Value as Metric};
+use phasor::measure::summary::{DurationRule, Summary, Terms, Timing, Value as Metric};
 use phasor::measure::weighted::{Window, time_weighted};
 use phasor::measure::{Judgement, Outcome, PhaseTally, Record, RecordBatch};
 use phasor::mock::{Mock, MockOptions, Writes};
@@ -152,7 +152,7 @@ fn percentile(sorted: &[f64], percent: u64) -> f64 {
 fn writer(requests: u64, json: bool) {
     let directory = tempfile::tempdir().unwrap();
     let yaml = format!(
-        "{}    - {{name: only, type: concurrency, concurrency: 1, requests: 1}}\n",
+        "{}    - {{name: only, kind: profiling, type: concurrency, concurrency: 1, requests: 1}}\n",
         head("127.0.0.1:1")
     );
     let config = config::parse("bench.yaml", &yaml).unwrap().config;
@@ -214,7 +214,13 @@ fn writer(requests: u64, json: bool) {
 
 /// The tally's percentiles against those of the values in the file.
 fn compare(path: &Path, tally: &PhaseTally) {
-    let terms = Terms { window: Nanos(1), rule: DurationRule::FirstToLast, streaming: true, span: None };
+    let terms = Terms {
+        window: Nanos(1),
+        rule: DurationRule::FirstToLast,
+        streaming: true,
+        span: None,
+        timing: Timing::Made,
+    };
     let summary = Summary::of(&[tally], &terms);
     let file = BufReader::with_capacity(1 << 20, std::fs::File::open(path).unwrap());
     let mut columns = [const { Vec::new() }; 3];
@@ -301,7 +307,7 @@ fn lateness(rate_per_s: u32, length: Nanos, json: bool) {
         let mock =
             Mock::start(MockOptions { writes: Writes::Whole, cpus, ..MockOptions::default() }).unwrap();
         let yaml = format!(
-            "{}    - {{name: profiling, type: poisson, rate: {rate_per_s}, concurrency: 4096, duration: {}}}\n  artifacts: {artifacts}\n",
+            "{}    - {{name: profiling, kind: profiling, type: poisson, rate: {rate_per_s}, concurrency: 4096, duration: {}}}\n  artifacts: {artifacts}\n",
             head(&mock.address().to_string()),
             length.as_secs_f64()
         );

@@ -57,18 +57,21 @@ fn limited(run: &Run, blocks_of_512: u32) -> Output {
 
 #[test]
 fn a_limit_of_file_sizes_ends_the_record_file_after_a_whole_line() {
-    // Some 75 KiB of lines; all other files are smaller than 32 KiB.
-    let run = Run::new(&config(&TWO_PHASES));
-    let output = limited(&run, 64);
+    // Some 300 KiB of lines; all other files are smaller than 64 KiB.
+    let run = Run::new(&config(&[
+        "{name: warmup, type: concurrency, concurrency: 2, requests: 6}",
+        "{name: load, kind: profiling, type: concurrency, concurrency: 4, requests: 200}",
+    ]));
+    let output = limited(&run, 128);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let lost = number(&run.json("client_report.json"), "/records_lost");
     assert!(told(&output).contains(&format!("{lost} lines of out/profile_export.jsonl were lost")));
     let records = run.records();
     assert!(lost > 0 && !records.is_empty());
-    assert_eq!(records.len() as u64 + lost, 46);
+    assert_eq!(records.len() as u64 + lost, 206);
     let text = fs::read_to_string(run.path("profile_export.jsonl")).unwrap();
     assert!(text.ends_with("}\n"), "half a line is left");
-    assert_eq!(run.json("profile_export_aiperf.json")["request_count"]["avg"], 40.0);
+    assert_eq!(run.json("profile_export_aiperf.json")["request_count"]["avg"], 200.0);
     check_console(&output);
 }
 

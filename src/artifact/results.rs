@@ -1,9 +1,9 @@
 //! What each file is about: the scopes of a run and their numbers, computed once for every format.
 
 use crate::artifact::{FinishedPhase, FinishedRun};
-use crate::config::PhaseKind;
+use crate::config::{Config, Load, PhaseKind};
 use crate::measure::PhaseTally;
-use crate::measure::summary::{DurationRule, Summary, Terms};
+use crate::measure::summary::{DurationRule, Summary, Terms, Timing};
 use crate::measure::tally::ErrorGroup;
 use crate::measure::weighted::Window;
 use crate::time::{Clock, Nanos, Stamp};
@@ -47,7 +47,7 @@ impl Results {
             [&profiling, &warmups].into_iter().filter(|group| group.len() != 1).cloned().collect();
         let pooled = groups.len();
         groups.extend(run.phases.iter().map(|phase| vec![phase]));
-        let mut scopes = scopes(&groups, run.clock, run.config.endpoint.streaming).into_iter();
+        let mut scopes = scopes(run.config, run.clock, &groups).into_iter();
         let mut several: Vec<Scope> = scopes.by_ref().take(pooled).collect();
         let phases: Vec<Scope> = scopes.collect();
 
@@ -63,13 +63,13 @@ impl Results {
         };
         let root = pool(&profiling).map(|root| Scope { interrupted: run.interrupted, ..root });
         let warmup = pool(&warmups).filter(|warmup| warmup.summary.counts().completed() > 0);
-        let root = root.unwrap_or_else(|| Scope::of(&[], run.clock, run.config.endpoint.streaming));
+        let root = root.unwrap_or_else(|| Scope::of(run.config, run.clock, &[]));
         Self { root, warmup, phases }
     }
 }
 
 /// The scope of each group of phases, in order.
-fn scopes(groups: &[Vec<&FinishedPhase>], clock: Clock, streaming: bool) -> Vec<Scope> {
+fn scopes(config: &Config, clock: Clock, groups: &[Vec<&FinishedPhase>]) -> Vec<Scope> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(groups.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -77,7 +77,7 @@ fn scopes(groups: &[Vec<&FinishedPhase>], clock: Clock, streaming: bool) -> Vec<
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(group) = groups.get(at) else { return done };
-            done.push((at, Scope::of(group, clock, streaming)));
+            done.push((at, Scope::of(config, clock, group)));
         }
     };
     let mut done = std::thread::scope(|scope| {
@@ -97,7 +97,14 @@ fn scopes(groups: &[Vec<&FinishedPhase>], clock: Clock, streaming: bool) -> Vec<
 
 impl Scope {
     /// Pools phases: their windows add up, and two or more of them make the sum the benchmark's duration.
-    fn of(phases: &[&FinishedPhase], clock: Clock, streaming: bool) -> Self {
+    fn of(config: &Config, clock: Clock, phases: &[&FinishedPhase]) -> Self {
+        let streaming = config.endpoint.streaming;
+        let is_replayed = |phase: &&FinishedPhase| {
+            let configured = config.phases.get(usize::from(phase.index));
+            configured.is_some_and(|phase| matches!(phase.load, Load::FixedSchedule { .. }))
+        };
+        let replayed = !phases.is_empty() && phases.iter().all(is_replayed);
+        let timing = if replayed { Timing::Replayed } else { Timing::Made };
         let tallies: Vec<&PhaseTally> = phases.iter().map(|phase| &phase.tally).collect();
         let window = Nanos(phases.iter().map(|phase| phase.ended.since(phase.started).0).sum());
         let rule = if phases.len() > 1 { DurationRule::Window } else { DurationRule::FirstToLast };
@@ -105,7 +112,7 @@ impl Scope {
         let end = phases.iter().map(|phase| phase.ended).max();
         let span = start.zip(end).map(|(start, end)| Window { clock, start, end, streaming });
         Self {
-            summary: Summary::of(&tallies, &Terms { window, rule, streaming, span }),
+            summary: Summary::of(&tallies, &Terms { window, rule, streaming, span, timing }),
             errors: PhaseTally::pooled_errors(tallies.iter().copied()),
             span: start.zip(end),
             interrupted: phases.iter().any(|phase| phase.interrupted),

@@ -181,6 +181,7 @@ mod tests {
             ("AIPERF_HTTP_TCP_KEEPINTVL", "8"),
             ("AIPERF_HTTP_TCP_KEEPCNT", "9"),
             ("AIPERF_HTTP_TCP_USER_TIMEOUT", "1000"),
+            ("AIPERF_UI_CONSOLE_EXPORT_WIDTH", "100"),
         ];
         for variable in known {
             let environment = read(&[variable]);

@@ -3,7 +3,7 @@
 use crate::shapes::files;
 use crate::synthetic::{Options, Synthetic, phase, storm};
 use phasor::artifact::RecordLines;
-use phasor::config::PhaseKind;
+use phasor::config::{Load, Phase, PhaseKind};
 use phasor::measure::{Judgement, RecordBatch};
 use phasor::time::Nanos;
 use serde_json::Value;
@@ -142,7 +142,8 @@ fn slices_have_the_shape_of_the_reference_and_hold_every_request_once() {
 #[test]
 fn traces_have_the_members_of_the_reference_as_far_as_they_are_known() {
     let directory = tempfile::tempdir().unwrap();
-    let mut run = Synthetic::new(vec![storm("storm")], 60, Options::default());
+    let options = Options { failed_percent: 30, ..Options::default() };
+    let mut run = Synthetic::new(vec![storm("storm")], 100, options);
     run.config.artifacts.trace = true;
     assert!(run.write(directory.path()).failures.is_empty());
     let golden = golden();
@@ -285,4 +286,38 @@ fn slices_that_cannot_be_made_are_said_to_be_missing() {
     assert_eq!(report["phases"][0]["time_weighted_from"], "absent");
     let root = load(&directory.path().join("profile_export_aiperf.json"));
     assert!(root["effective_concurrency"].is_null() && root["request_latency"].is_object());
+}
+
+#[test]
+fn a_replayed_schedule_says_how_well_it_was_kept_and_no_other_load_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let replayed = Phase {
+        load: Load::FixedSchedule {
+            auto_offset: true,
+            start_offset_ms: None,
+            end_offset_ms: None,
+            concurrency: None,
+        },
+        ..phase("replayed", PhaseKind::Profiling, 4)
+    };
+    let made = phase("warmup", PhaseKind::Warmup, 2);
+    let run = Synthetic::new(vec![made, replayed], 100, Options::default());
+    assert!(run.write(directory.path()).failures.is_empty());
+    let root = load(&directory.path().join("profile_export_aiperf.json"));
+    let late = |name: &str| root["credit_to_start_latency"][name].as_f64().unwrap();
+    for name in ["p50", "p90", "p99"] {
+        let lag = root[format!("replay_sched_lag_{name}")]["avg"].as_f64().unwrap();
+        assert!((lag - (late(name) - late("min"))).abs() < 1e-9, "{name}: {lag}");
+    }
+    assert_eq!(root["replay_sched_degraded"]["avg"], 0.0);
+    let csv = fs::read_to_string(directory.path().join("profile_export_aiperf.csv")).unwrap();
+    assert!(
+        csv.contains("Replay Schedule Lag p99 (ms),") && csv.contains("Replay Schedule Degraded,0.00"),
+        "{csv}"
+    );
+    let warmup = load(&directory.path().join("phases/warmup/profile_export_aiperf.json"));
+    assert!(warmup["request_latency"].is_object());
+    for tag in ["replay_sched_lag_p50", "replay_sched_degraded"] {
+        assert!(warmup[tag].is_null() && root["warmup_metrics"][tag].is_null());
+    }
 }

@@ -246,7 +246,13 @@ fn curves_of(records: &[&Value]) -> [Vec<(f64, f64)>; CURVES] {
         let (start, end) = (start_ns as f64, integer(&record["metadata"], "request_end_ns") as f64);
         over(requests, start, end, 1.0);
         let Some(ttft) = value("time_to_first_token") else { continue };
-        let first = start + (ttft * 1e6).round();
+        // Added as whole nanoseconds: only then is there a single rounding to a float.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "nanoseconds of a request"
+        )]
+        let first = (start_ns + (ttft * 1e6).round() as u64) as f64;
         let (input, output) =
             (value("input_sequence_length").unwrap(), value("output_sequence_length").unwrap());
         over(decoding, first, end, 1.0);
