@@ -33,7 +33,7 @@ use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
 use crate::schedule::{Cursor, Share};
 use crate::time::{Nanos, Stamp};
-use crate::wire::RequestTemplate;
+use crate::wire::Protocol;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -94,6 +94,8 @@ pub struct EngineOptions {
     pub shared: Arc<Shared>,
     /// What is sent.
     pub dataset: Arc<Dataset>,
+    /// How it is spoken.
+    pub protocol: Arc<Protocol>,
     /// Which part of the run this shard drives.
     pub share: Share,
     /// Most connections at once.
@@ -126,7 +128,7 @@ pub struct Engine {
     shared: Arc<Shared>,
     dataset: Arc<Dataset>,
     share: Share,
-    templates: Vec<RequestTemplate>,
+    protocol: Arc<Protocol>,
     samples_max: usize,
     judgement: Arc<Judgement>,
     connections: Connections,
@@ -152,13 +154,12 @@ impl Engine {
     /// A shard with no phase begun.
     pub fn new(options: EngineOptions) -> Self {
         Self {
-            templates: options
-                .plan
-                .urls
-                .iter()
-                .map(|url| RequestTemplate::new(url, options.plan.streaming))
-                .collect(),
-            connections: Connections::new(options.plan.urls.len(), options.connections_max),
+            connections: Connections::new(
+                options.plan.urls.len(),
+                options.connections_max,
+                Arc::clone(&options.protocol),
+            ),
+            protocol: options.protocol,
             cursor: options.plan.cursor(),
             plan: options.plan,
             shared: options.shared,
@@ -316,7 +317,7 @@ impl Engine {
 
     /// Appends the head of a request to `out`.
     pub fn write_head(&self, send: &Send, out: &mut Vec<u8>) {
-        if let Some(template) = self.templates.get(usize::from(send.url)) {
+        if let Some(template) = self.protocol.head(send.url) {
             template.render(out, send.request_id, send.correlation_id, send.body.len());
             if self.plan.reuse == Reuse::Never && out.ends_with(HEAD_END) {
                 out.truncate(out.len() - HEAD_END.len());

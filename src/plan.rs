@@ -56,8 +56,6 @@ pub struct Plan {
     pub timeout: Option<Nanos>,
     /// How long an unused connection is kept.
     pub idle_lifetime: Nanos,
-    /// Whether replies are streams.
-    pub streaming: bool,
     /// What becomes of connections between requests.
     pub reuse: Reuse,
     /// What becomes of an arrival that finds no free slot.
@@ -265,7 +263,6 @@ impl Plan {
             sampling: config.dataset.sampling,
             timeout: config.endpoint.timeout,
             idle_lifetime: tuning.idle_lifetime,
-            streaming: config.endpoint.streaming,
             reuse: if tuning.never_reuse { Reuse::Never } else { config.endpoint.reuse },
             at_capacity: tuning.at_capacity,
             catch_up: tuning.catch_up,
@@ -442,7 +439,14 @@ impl PhasePlan {
 
 /// What the schedule must know of `dataset`.
 pub fn script_of(dataset: &Dataset) -> Script {
-    Script::single(dataset.rows().len())
+    let nanos = |milliseconds: f64| Nanos::from_secs_f64(milliseconds.max(0.0) / 1_000.0);
+    let turns: Vec<Turn> = dataset
+        .details()
+        .iter()
+        .map(|turn| Turn { at: turn.timestamp_ms.map(nanos), delay: turn.delay_ms.map(nanos) })
+        .collect();
+    let sessions = dataset.sessions().iter();
+    Script::new(sessions.map(|session| turns.get(session.rows.clone()).unwrap_or_default()))
 }
 
 /// The conversations of a trace with the times at which each begins, in order.

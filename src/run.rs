@@ -14,6 +14,7 @@ pub mod machine;
 pub mod ports;
 pub mod progress;
 pub mod recording;
+pub mod traffic;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
@@ -27,6 +28,7 @@ use crate::artifact::records::RecordLines;
 use crate::config::Config;
 use crate::config::Load;
 use crate::dataset::Dataset;
+use crate::endpoint::EndpointError;
 use crate::engine::Engine;
 use crate::engine::EngineOptions;
 use crate::measure::Cost;
@@ -47,6 +49,7 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
+use crate::run::traffic::Traffic;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -62,6 +65,7 @@ use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
 use crate::time::Clock;
 use crate::time::Stamp;
+use crate::wire::Protocol;
 use std::net::SocketAddr;
 use std::net::ToSocketAddrs;
 use std::path::Path;
@@ -142,6 +146,9 @@ pub enum RunError {
         #[source]
         source: std::io::Error,
     },
+    /// Requests to the endpoint cannot be made.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// A limit of the system is too low.
     #[error(transparent)]
     Limit(#[from] limits::LimitError),
@@ -177,14 +184,12 @@ pub enum RunError {
 }
 
 /// Runs `config` from the first phase to the last file.
-pub fn conduct(
-    config: &Config,
-    dataset: &Arc<Dataset>,
-    options: &RunOptions,
-) -> Result<RunOutcome, RunError> {
+pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Result<RunOutcome, RunError> {
+    let dataset = &traffic.dataset;
     if config.phases.len() > PHASES_MAX {
         return Err(RunError::TooManyPhases { count: config.phases.len() });
     }
+    let protocol = Arc::new(traffic.protocol(config)?);
     let script = Arc::new(plan::script_of(dataset));
     let plan = Arc::new(Plan::for_script(config, &script, fastrand::u64(..), &options.tuning)?);
     let addresses = resolve(config)?;
@@ -195,10 +200,12 @@ pub fn conduct(
     shard::probe()?;
     let connections = limits::prepare(u64::from(shards), peak)? / ends;
 
-    artifact::write_inputs(&options.directory, dataset).map_err(|failure| RunError::Artifact {
-        path: failure.path.display().to_string(),
-        source: failure.source,
-    })?;
+    if traffic.lists_inputs {
+        artifact::write_inputs(&options.directory, dataset).map_err(|failure| RunError::Artifact {
+            path: failure.path.display().to_string(),
+            source: failure.source,
+        })?;
+    }
     let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
     let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
     let judgement = Arc::new(judgement);
@@ -217,7 +224,7 @@ pub fn conduct(
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
-    let team = Team::start(&plan, dataset, &addresses, connections, ports, &judgement, options)?;
+    let team = Team::start(&plan, dataset, &protocol, &addresses, connections, ports, &judgement, options)?;
     let (gathered, log) = team.conduct(&plan, options, log);
     let recorded = recorder.map(Recorder::finish).unwrap_or_default();
 
@@ -336,6 +343,7 @@ impl Team {
     fn start(
         plan: &Arc<Plan>,
         dataset: &Arc<Dataset>,
+        protocol: &Arc<Protocol>,
         addresses: &[SocketAddr],
         connections: u64,
         ports: Vec<Option<RecordPort>>,
@@ -355,6 +363,7 @@ impl Team {
                 plan: Arc::clone(plan),
                 shared: Arc::clone(&shared),
                 dataset: Arc::clone(dataset),
+                protocol: Arc::clone(protocol),
                 share: Share::new(number, shards),
                 connections_max: usize::try_from(per_shard).unwrap_or(usize::MAX),
                 samples_max: SAMPLES_MAX.div_ceil(usize::from(shards)),

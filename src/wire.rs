@@ -22,10 +22,12 @@ pub mod check;
 mod delta;
 mod head;
 mod likeness;
+pub mod protocol;
 pub mod reply;
 pub mod request;
 mod sse;
 
 pub use crate::endpoint::Usage;
+pub use protocol::Protocol;
 pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};
 pub use request::{RequestTemplate, uuid_v4, write_uuid};

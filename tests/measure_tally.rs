@@ -50,7 +50,7 @@ fn good(start: u64) -> Record {
             reasoning_tokens: None,
             cached_tokens: None,
         }),
-        isl_tokens: 32,
+        isl_tokens: Some(32),
         osl_tokens: Some(4),
     }
 }

@@ -3,6 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use phasor::endpoint::{Dialect, EndpointSettings};
 use phasor::wire::{Progress, ReplyDecoder, RequestTemplate};
 
 struct Counting;
@@ -59,7 +60,9 @@ fn ten_thousand_replies_allocate_nothing() {
         target: "/v1".to_owned(),
         ..phasor::config::Url::default()
     };
-    let template = RequestTemplate::new(&url, true);
+    let settings = EndpointSettings { streaming: true, ..EndpointSettings::new(Dialect::chat(), "m") };
+    let headers = settings.request_headers(&[]).unwrap();
+    let template = RequestTemplate::new(&url, &headers);
     let mut head = Vec::with_capacity(1_024);
     let mut decoder = ReplyDecoder::default();
     let mut round = |size: usize| {

@@ -47,12 +47,14 @@ impl<'a> Feeder<'a> {
              phases:\n    - {{name: profiling, {phase}}}\n"
         );
         let config = config::parse("feeder.yaml", &yaml).unwrap().config;
-        let dataset = Arc::new(phasor::dataset::synthetic(&config).unwrap());
+        let traffic = phasor::run::traffic::Traffic::in_words(&config).unwrap();
+        let dataset = Arc::clone(&traffic.dataset);
         let plan = Arc::new(Plan::new(&config, dataset.rows().len(), 1));
         let mut engine = Engine::new(EngineOptions {
             shared: Arc::new(Shared::new(&plan)),
             plan,
             dataset,
+            protocol: Arc::new(traffic.protocol(&config).unwrap()),
             share: Share::new(0, 1),
             connections_max: 4_096,
             samples_max,

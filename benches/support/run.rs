@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// When the run does not start, has a fault, or a request fails.
 pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Path) -> Value {
     let config = config::parse("bench.yaml", yaml).unwrap().config;
-    let dataset = Arc::new(phasor::dataset::synthetic(&config).unwrap());
+    let traffic = phasor::run::traffic::Traffic::in_words(&config).unwrap();
     let shards = u16::try_from(cpus.len()).unwrap();
     let request = CoreRequest { shards: Some(shards), cpus: Some(cpus.to_vec()), mock: false };
     let options = RunOptions {
@@ -34,7 +34,7 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
         interrupt: Arc::default(),
         clock: Clock::start(),
     };
-    let outcome = conduct(&config, &dataset, &options).unwrap();
+    let outcome = conduct(&config, &traffic, &options).unwrap();
     assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
     let report = std::fs::read(directory.join("client_report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();

@@ -1,7 +1,6 @@
 //! `client_report.json`: what only phasor knows (docs/artifacts.md has every member).
 
 use crate::artifact::{FinishedPhase, FinishedRun, ShardReport};
-use crate::dataset::ISL_RULE;
 use crate::measure::PhaseTally;
 use crate::measure::catalogue::Sampled;
 use crate::measure::latency::{Latencies, Latency, Spread};
@@ -26,7 +25,7 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
         add("random_seed", json!(seed));
     }
     add("interrupted", json!(run.interrupted));
-    add("total", Json::Object(numbers(&tallies, streaming)));
+    add("total", Json::Object(numbers(&tallies, streaming, run.dataset.isl_rule())));
     add("phases", run.phases.iter().map(|one| phase(run, one)).collect());
     add("records_lost", json!(run.records_lost));
     add("shards", run.shards.iter().map(shard_cost).collect());
@@ -47,7 +46,7 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("sending_end_ns", json!(run.clock.unix_ns(phase.sending_ended)));
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
     members.extend(proof(phase));
-    members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming));
+    members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming, run.dataset.isl_rule()));
     if let Some(calibration) = &run.calibration {
         members.insert("calibration".to_owned(), calibration.json(run, phase));
     }
@@ -55,7 +54,7 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
 }
 
 /// What is said of a phase, and of all phases together.
-fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
+fn numbers(tallies: &[&PhaseTally], streaming: bool, isl_rule: &str) -> Map<String, Json> {
     let counts = Counts::sum(tallies.iter().map(|tally| tally.counts()));
     let exact = tallies.iter().all(|tally| tally.is_exact());
     let mut members = Map::new();
@@ -90,7 +89,7 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     let counting = json!({
         "isl": { "usage": counts.isl_by_usage, "rule": counts.isl_by_rule },
         "osl": { "usage": counts.osl_by_usage, "chunks": counts.osl_by_chunks },
-        "isl_rule": ISL_RULE,
+        "isl_rule": isl_rule,
     });
     add("token_counting", counting);
     add("request_body_bytes", json!(counts.request_body_bytes));

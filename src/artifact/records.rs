@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct RecordLines {
     clock: Clock,
-    /// Each dataset row's conversation as a JSON string.
+    /// Each dataset row's members `conversation_id` and `turn_index`, without the name of the first.
     conversations: Vec<String>,
     /// Each phase's members, from `benchmark_phase` to `phase_kind`.
     phases: Vec<String>,
@@ -91,7 +91,7 @@ impl RecordLines {
             .collect();
         Self {
             clock,
-            conversations: dataset.rows().iter().map(|row| json_string(&row.conversation_id)).collect(),
+            conversations: conversations(dataset),
             phases,
             metrics,
             judgement,
@@ -135,7 +135,7 @@ impl RecordLines {
         uuid(line, record.correlation_id);
         write!(
             line,
-            ",\"conversation_id\":{conversation},\"turn_index\":0,\"credit_issued_ns\":{},\"request_start_ns\":{}",
+            ",\"conversation_id\":{conversation},\"credit_issued_ns\":{},\"request_start_ns\":{}",
             unix(record.planned),
             unix(record.issued)
         )?;
@@ -243,6 +243,13 @@ fn render_error(line: &mut Vec<u8>, failure: &Failure) -> io::Result<()> {
     };
     serde_json::to_writer(line, &text)?;
     Ok(())
+}
+
+/// What is said of each row's place in the dataset.
+fn conversations(dataset: &Dataset) -> Vec<String> {
+    let turns = dataset.sessions().iter().flat_map(|session| 0..session.rows.len());
+    let rows = dataset.rows().iter().zip(turns);
+    rows.map(|(row, turn)| format!("{},\"turn_index\":{turn}", json_string(&row.conversation_id))).collect()
 }
 
 fn json_string(text: &str) -> String {

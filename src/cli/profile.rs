@@ -6,11 +6,10 @@ use crate::cli::exit;
 use crate::cli::say;
 use crate::cli::say_all;
 use crate::cli::show;
+use crate::cli::traffic;
 use crate::config;
 use crate::config::CommandLine;
 use crate::config::Config;
-use crate::dataset::Dataset;
-use crate::dataset::synthetic;
 use crate::mock::Delay;
 use crate::mock::Mock;
 use crate::mock::MockOptions;
@@ -185,9 +184,9 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             cores.shards.len()
         ));
     }
+    let traffic = traffic::prepare(&config, clock)?;
     let directory = artifact::directory_name(&config);
     run::make_directory(&directory)?;
-    let dataset = Arc::new(build_dataset(&config)?);
     let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
 
     let sources = Sources::new(arguments.source_ip.clone());
@@ -221,7 +220,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         interrupt,
         clock,
     };
-    let outcome = run::conduct(&config, &dataset, &options)?;
+    let outcome = run::conduct(&config, &traffic, &options)?;
     if let Some(mock) = mock {
         mock.stop().context("the built-in server's log is not whole")?;
     }
@@ -279,10 +278,6 @@ fn calibration(arguments: &ProfileArguments) -> anyhow::Result<Option<Calibratio
             Ok(None)
         }
     }
-}
-
-fn build_dataset(config: &Config) -> anyhow::Result<Dataset> {
-    Ok(synthetic(config)?)
 }
 
 /// Starts the built-in server and turns the load to it.

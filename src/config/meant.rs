@@ -9,9 +9,9 @@ mod sweep;
 use crate::config::places::Places;
 
 pub use dataset::{
-    CacheBust, Corpus, Dataset, DatasetSource, Distribution, FileDataset, LengthMix, Prefix, Prompts,
-    PublicDataset, RandomRange, RangeStyle, Replay, Sampling, Shape, SyntheticDataset, SystemPrompt,
-    Weighted,
+    BatchSizes, CacheBust, Corpus, Dataset, DatasetSource, Distribution, FileDataset, LengthMix, Prefix,
+    Prompts, PublicDataset, RandomRange, RangeStyle, Rankings, Replay, Sampling, Shape, Synthesis,
+    SyntheticDataset, SystemPrompt, Weighted,
 };
 pub use endpoint::{
     ContentType, Endpoint, EndpointKind, Model, ModelStrategy, Models, Probe, ProbeMode, ReplyTemplate,

@@ -2,9 +2,7 @@
 //! its line out.
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
-use crate::config::meant::{
-    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling,
-};
+use crate::config::meant::{CacheBust, Config, ContentType, Dataset, DatasetSource, PhaseKind};
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
 /// reading.
@@ -45,13 +43,10 @@ impl Found<'_> {
     }
 
     fn models(&mut self) {
-        let models = &self.config.models;
-        let several = models.items.len() > 1;
-        let weighted = models.strategy == ModelStrategy::Weighted && several;
-        let lora = models.items.iter().any(|model| model.lora.is_some());
-        self.refuse_if(several, "models", "several models");
-        self.refuse_if(weighted, "models.strategy", "models.strategy: weighted");
+        let lora = self.config.models.items.iter().any(|model| model.lora.is_some());
         self.refuse_if(lora, "models", "models.items.lora");
+        let own = self.config.models.items.iter().skip(1).any(|model| model.tokenizer.is_some());
+        self.warn_if(own, "models", "models.items.tokenizer", "all models are counted with the first one's");
     }
 
     fn endpoint(&mut self) {
@@ -59,23 +54,16 @@ impl Found<'_> {
         let kind = endpoint.kind;
         let tls = endpoint.urls.iter().any(|url| url.tls);
         let user_info = endpoint.urls.iter().any(|url| url.user_info.is_some());
-        self.refuse_if(
-            kind != EndpointKind::Chat,
-            "endpoint.type",
-            &format!("endpoint.type: {}", kind.name()),
-        );
+        let name = format!("endpoint.type: {}", kind.name());
+        self.refuse_if(kind.is_form(), "endpoint.type", &name);
         self.refuse_if(tls, "endpoint.urls", "an address with https");
         self.refuse_if(user_info, "endpoint.urls", "an address with a user name");
-        self.refuse_if(endpoint.api_key.is_some(), "endpoint.api_key", "endpoint.api_key");
-        self.refuse_if(!endpoint.headers.is_empty(), "endpoint.headers", "endpoint.headers");
-        self.refuse_if(!endpoint.extra.is_empty(), "endpoint.extra", "endpoint.extra");
+        let form = endpoint.content_type == Some(ContentType::Form);
+        self.refuse_if(form, "endpoint.request_content_type", "request_content_type: multipart/form-data");
         let of_body = [
-            (endpoint.use_legacy_max_tokens, "endpoint.use_legacy_max_tokens"),
-            (endpoint.use_server_token_count, "endpoint.use_server_token_count"),
             (endpoint.per_chunk_usage, "endpoint.per_chunk_usage"),
             (endpoint.uuid_and_strip, "endpoint.uuid_and_strip"),
             (endpoint.download_video_content, "endpoint.download_video_content"),
-            (endpoint.session_header.is_some(), "endpoint.session_header"),
             (endpoint.wait_for_model.is_some(), "endpoint.wait_for_model_timeout"),
             (endpoint.reset_kv_cache.is_some(), "endpoint.reset_kv_cache"),
             (endpoint.server_profiler.is_some(), "endpoint.server_profiler"),
@@ -86,51 +74,19 @@ impl Found<'_> {
     }
 
     fn dataset(&mut self) {
-        let Dataset { prompts, source, sampling, system_prompt, replay, random_seed, .. } =
-            &self.config.dataset;
+        let Dataset { prompts, source, replay, .. } = &self.config.dataset;
         let at = |name: &str| format!("datasets.0.{name}");
-        let kind = format!("dataset.type: {}", source.name());
-        let made = matches!(source, DatasetSource::Synthetic(_));
-        self.refuse_if(!made, &at("type"), &kind);
-        let order = format!("dataset.sampling: {}", sampling.name());
-        self.refuse_if(*sampling == Sampling::Shuffle, &at("sampling"), &order);
-        self.refuse_if(system_prompt.is_some(), &at("system_prompt"), "dataset.system_prompt");
-        let own_seed = random_seed.is_some() && *random_seed != self.config.random_seed;
-        self.refuse_if(own_seed, &at("random_seed"), "dataset.random_seed");
-        self.refuse_if(prompts.isl.fixed_tokens().is_none(), &at("prompts.isl"), "a distribution of isl");
-        let osl_spreads = prompts.osl.as_ref().is_some_and(|osl| osl.fixed_tokens().is_none());
-        self.refuse_if(osl_spreads, &at("prompts.osl"), "a distribution of osl");
-        self.refuse_if(prompts.block_size.is_some(), &at("prompts.block_size"), "prompts.block_size");
-        self.refuse_if(prompts.batch_size > 1, &at("prompts.batch_size"), "prompts.batch_size above 1");
-        self.refuse_if(
-            prompts.cache_bust != CacheBust::None,
-            &at("prompts.cache_bust"),
-            "prompts.cache_bust",
+        let warmups_only = matches!(
+            prompts.cache_bust,
+            CacheBust::WarmupIsolationFirstTurn | CacheBust::WarmupIsolationSystem
         );
-        self.refuse_if(prompts.corpus.is_some(), &at("prompts.corpus"), "prompts.corpus");
-        self.refuse_if(
-            !prompts.mix.is_empty(),
-            &at("prompts.sequence_distribution"),
-            "prompts.sequence_distribution",
-        );
-        self.refuse_if(
-            prompts.random_range.is_some(),
-            &at("prompts.random_range_ratio"),
-            "prompts.random_range_ratio",
-        );
-        if made {
-            self.refuse_if(
-                replay.turn_delay_ratio.is_some(),
-                &at("turn_delay_ratio"),
-                "dataset.turn_delay_ratio",
-            );
-            self.refuse_if(!replay.others.is_empty(), &at("synthesis"), &replay.others.join(", "));
+        self.refuse_if(warmups_only, &at("cache_bust"), "cache_bust.target: warmup_isolation");
+        let think_time = replay.use_think_time_only;
+        self.refuse_if(think_time, &at("use_think_time_only"), "dataset.use_think_time_only");
+        for name in &replay.others {
+            self.refuse_if(true, &at(name), &format!("dataset.{name}"));
         }
         if let DatasetSource::Synthetic(made) = source {
-            let turns = made.turns.as_ref().is_some_and(|turns| turns.fixed_tokens() != Some(1));
-            self.refuse_if(made.prefix.is_some(), &at("prefix_prompts"), "dataset.prefix_prompts");
-            self.refuse_if(turns, &at("turns"), "dataset.turns");
-            self.refuse_if(made.turn_delay_ms.is_some(), &at("turn_delay"), "dataset.turn_delay");
             for name in &made.media {
                 self.refuse_if(true, &at(name), &format!("dataset.{name}"));
             }
@@ -172,10 +128,16 @@ impl Found<'_> {
         self.warn_if(gpu, "gpu_telemetry", "gpu_telemetry", "nothing is collected");
         self.warn_if(server, "server_metrics", "server_metrics", "nothing is collected");
         self.warn_if(
-            config.tokenizer.name.is_some() || config.tokenizer.apply_chat_template,
-            "tokenizer",
-            "tokenizer",
-            "token counts come from the server's usage or, where it sends none, from the chunks of the reply",
+            config.tokenizer.apply_chat_template,
+            "tokenizer.apply_chat_template",
+            "tokenizer.apply_chat_template",
+            "prompts are counted without the template",
+        );
+        self.warn_if(
+            config.tokenizer.trust_remote_code,
+            "tokenizer.trust_remote_code",
+            "tokenizer.trust_remote_code",
+            "no code of a repository is run",
         );
         self.refuse_if(artifacts.plot_required, "artifacts.plot_required", "artifacts.plot_required");
         self.refuse_if(config.scenario.is_some(), "scenario", "scenario");

@@ -109,7 +109,8 @@ impl Rendering<'_> {
             self.second_pass(conversations, &batches, block)?;
         }
         (self.progress)(1.0);
-        Ok(assemble(batches, block))
+        let counted_with = self.tokenizer.map_or("none", Tokenizer::name);
+        Ok(assemble(batches, block).counted_with(counted_with))
     }
 
     fn batches(conversations: Conversations<'_>) -> usize {
@@ -287,13 +288,12 @@ fn assemble(batches: Vec<Batch>, block: Arc<[u8]>) -> Dataset {
             rows.push(Row {
                 conversation_id: conversation.session_id.clone(),
                 body: at..end,
-                isl_tokens: turn.isl_tokens.unwrap_or(0),
+                isl_tokens: turn.isl_tokens,
                 osl_tokens: turn.osl_tokens,
             });
             details.push(TurnDetails {
                 own_items: turn.own_items.map(|items| absolute(items.start)..absolute(items.end)),
                 mark_at: turn.mark.map(absolute),
-                isl_tokens: turn.isl_tokens,
                 delay_ms: turn.delay_ms,
                 timestamp_ms: turn.timestamp_ms,
             });

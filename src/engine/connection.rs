@@ -4,8 +4,10 @@ use crate::engine::sessions::NO_SESSION;
 use crate::measure::Outcome;
 use crate::measure::Record;
 use crate::time::Stamp;
+use crate::wire::Protocol;
 use crate::wire::ReplyDecoder;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// One life of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +74,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn new() -> Self {
+    fn new(decoder: ReplyDecoder) -> Self {
         Self {
             generation: 0,
             state: State::Free,
@@ -84,7 +86,7 @@ impl Connection {
             holds: Holds::default(),
             record: blank_record(),
             gaps_ns: Vec::new(),
-            decoder: ReplyDecoder::default(),
+            decoder,
         }
     }
 }
@@ -119,7 +121,7 @@ pub(crate) fn blank_record() -> Record {
         body_bytes: 0,
         request_body_bytes: 0,
         usage: None,
-        isl_tokens: 0,
+        isl_tokens: None,
         osl_tokens: None,
     }
 }
@@ -132,15 +134,17 @@ pub(crate) struct Connections {
     /// Idle connections, longest idle first (AIPerf's order). An entry may be stale: its slot has moved on.
     idle: Vec<VecDeque<ConnectionId>>,
     limit: usize,
+    protocol: Arc<Protocol>,
 }
 
 impl Connections {
-    pub(crate) fn new(urls: usize, limit: usize) -> Self {
+    pub(crate) fn new(urls: usize, limit: usize, protocol: Arc<Protocol>) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             idle: (0..urls.max(1)).map(|_| VecDeque::new()).collect(),
             limit,
+            protocol,
         }
     }
 
@@ -191,7 +195,7 @@ impl Connections {
             return None;
         }
         let index = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Connection::new());
+        self.slots.push(Connection::new(self.protocol.decoder()));
         self.free.reserve(self.slots.len());
         Some(index)
     }

@@ -35,10 +35,11 @@ impl Engine {
         plan.phases = vec![PhasePlan::closed(REQUESTS)];
         plan.script = Arc::new(Script::single(1));
         let plan = Arc::new(plan);
-        let row = Row { conversation_id: String::new(), body: 0..0, isl_tokens: 0, osl_tokens: None };
+        let row = Row { conversation_id: String::new(), body: 0..0, isl_tokens: None, osl_tokens: None };
         let mut engine = Self::new(EngineOptions {
             shared: Arc::new(Shared::new(&plan)),
             plan,
+            protocol: Arc::clone(&self.protocol),
             dataset: Arc::new(Dataset::new(vec![row], Arc::from([]))),
             share: Share::new(0, 1),
             connections_max: 8,

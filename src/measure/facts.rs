@@ -19,8 +19,8 @@ pub struct Facts<'a> {
 /// Token counts: as the server reports them, else by messages with content and by the dataset's rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Prompt.
-    pub input: u64,
+    /// Prompt; absent when nobody counted it.
+    pub input: Option<u64>,
     /// The input is the server's count.
     pub input_by_usage: bool,
     /// Whole reply, reasoning included.
@@ -48,7 +48,7 @@ impl Tokens {
             (contents, (record.first_output == record.first_content).then_some(contents))
         };
         Self {
-            input: usage.prompt_tokens.unwrap_or_else(|| u64::from(record.isl_tokens)),
+            input: usage.prompt_tokens.or_else(|| record.isl_tokens.map(u64::from)),
             input_by_usage: usage.prompt_tokens.is_some(),
             sequence,
             sequence_by_usage: usage.completion_tokens.is_some(),

@@ -109,7 +109,7 @@ impl Intervals {
         if matches!(record.outcome, Outcome::Ok) {
             interval.marks |= GOOD;
             interval.first_ns = facts.ttft_ns;
-            interval.input_tokens = saturated(facts.tokens.input);
+            interval.input_tokens = saturated(facts.tokens.input.unwrap_or(0));
             interval.output_tokens = saturated(facts.tokens.sequence);
             if part.push_gaps(gaps_ns) {
                 interval.gaps = saturated(gaps_ns.len() as u64);

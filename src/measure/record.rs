@@ -65,8 +65,8 @@ pub struct Record {
     pub request_body_bytes: u64,
     /// Token counts reported by the server.
     pub usage: Option<Usage>,
-    /// Prompt length by the dataset's rule.
-    pub isl_tokens: u32,
+    /// Prompt length by the dataset's rule; absent when it has no tokens or none that can be counted.
+    pub isl_tokens: Option<u32>,
     /// Reply length asked for.
     pub osl_tokens: Option<u32>,
 }

@@ -10,8 +10,6 @@ mod idle;
 
 use crate::artifact::FinishedPhase;
 use crate::config;
-use crate::dataset;
-use crate::dataset::Dataset;
 use crate::measure::Cost;
 use crate::measure::latency::Latencies;
 use crate::measure::latency::Latency;
@@ -30,6 +28,7 @@ use crate::run::limits;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
+use crate::run::traffic::Traffic;
 use crate::shard::driver::Idle;
 use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
@@ -272,8 +271,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
     let config = config::parse("calibration", &text)
         .map_err(|faults| broken(faults.render(config::Colour::Never)))?
         .config;
-    let dataset: Arc<Dataset> =
-        Arc::new(dataset::synthetic(&config).map_err(|error| broken(error.to_string()))?);
+    let traffic = Traffic::in_words(&config).map_err(|error| broken(error.to_string()))?;
     let directory = scratch.path.join(name);
     run::make_directory(&directory)?;
     let options = RunOptions {
@@ -290,7 +288,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         interrupt: Arc::clone(&options.interrupt),
         clock: options.clock,
     };
-    let outcome = run::conduct(&config, &dataset, &options)?;
+    let outcome = run::conduct(&config, &traffic, &options)?;
     // The records of a load may be large; a directory that stays is removed with the others at the end.
     let _ = std::fs::remove_dir_all(&directory);
     if outcome.interrupted && outcome.faults.is_empty() {

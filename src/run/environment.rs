@@ -8,8 +8,9 @@ use crate::shard::socket::SocketOptions;
 use crate::time::Nanos;
 
 /// Variables that are read elsewhere.
-const READ_ELSEWHERE: [&str; 3] = [
+const READ_ELSEWHERE: [&str; 4] = [
     "AIPERF_ENDPOINT_FORCE_CONTENT_PARTS",
+    "AIPERF_HTTP_X_SESSION_AFFINITY_FROM_CORRELATION_ID",
     "AIPERF_METRICS_OSL_MISMATCH_MAX_TOKEN_THRESHOLD",
     "AIPERF_METRICS_OSL_MISMATCH_PCT_THRESHOLD",
 ];

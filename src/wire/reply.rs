@@ -208,6 +208,15 @@ impl ReplyDecoder {
         Ok(Self { reader, texts: keeps.then(Box::default), ..Self::default() })
     }
 
+    /// Another decoder of the same kind, with nothing read yet.
+    pub fn fresh(&self) -> Self {
+        Self {
+            reader: self.reader.clone(),
+            texts: self.texts.as_ref().map(|_| Box::default()),
+            ..Self::default()
+        }
+    }
+
     /// What the reply has said so far; absent unless texts are kept.
     pub fn texts(&self) -> Option<&Texts> {
         self.texts.as_deref()

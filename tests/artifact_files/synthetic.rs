@@ -122,7 +122,7 @@ pub(crate) fn dataset() -> Dataset {
             Row {
                 conversation_id: format!("00000000-0000-4000-8000-00000000000{row}"),
                 body: start..block.len(),
-                isl_tokens: 32,
+                isl_tokens: Some(32),
                 osl_tokens: Some(16),
             }
         })
@@ -309,7 +309,7 @@ fn record(
         body_bytes: 220 * contents,
         request_body_bytes: 240 + dice.below(60),
         usage: (!options.varied_usage || dice.below(8) > 0).then_some(usage),
-        isl_tokens: 32,
+        isl_tokens: Some(32),
         osl_tokens: Some(16),
     };
     let fate = dice.below(100);

@@ -8,12 +8,14 @@ use phasor::config::{
     Reuse, Sampling, Url,
 };
 use phasor::dataset::{Dataset, Row};
+use phasor::endpoint::{Dialect, EndpointSettings};
 use phasor::engine::{Action, ConnectionId, Engine, EngineOptions, PhaseEvent};
 use phasor::measure::{Outcome, PhaseTally, Record, RecordBatch};
 use phasor::plan::{Plan, Shared, Tuning};
 use phasor::schedule::{Intensity, Rates, Script, Share, Turn};
 use phasor::shard::barrier::Barrier;
 use phasor::time::{Nanos, Stamp};
+use phasor::wire::{KeepTexts, Protocol};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -317,12 +319,20 @@ fn dataset(rows: usize) -> Dataset {
         .map(|row| Row {
             conversation_id: format!("row-{row}"),
             body: row..row + 1,
-            isl_tokens: 1,
+            isl_tokens: Some(1),
             osl_tokens: None,
         })
         .collect();
     let block = Arc::from(vec![b'x'; rows.len()]);
     Dataset::new(rows, block)
+}
+
+fn protocol(config: &Config) -> Protocol {
+    let settings = EndpointSettings {
+        streaming: config.endpoint.streaming,
+        ..EndpointSettings::new(Dialect::chat(), "m")
+    };
+    Protocol::new(&config.endpoint.urls, &settings, KeepTexts::No).unwrap()
 }
 
 /// An engine that has begun nothing.
@@ -333,6 +343,7 @@ pub(crate) fn idle_engine() -> Engine {
         shared: Arc::new(Shared::new(&plan)),
         plan,
         dataset: Arc::new(dataset(ROWS)),
+        protocol: Arc::new(protocol(&config(&sim))),
         share: Share::new(0, 1),
         connections_max: 8,
         samples_max: 8,
@@ -352,12 +363,14 @@ impl Simulation {
         let plan = Arc::new(Plan::for_script(&config(&self), &script, seed, &self.tuning).unwrap());
         let shared = Arc::new(Shared::new(&plan));
         let data = Arc::new(dataset(usize::try_from(script.turns_total()).unwrap()));
+        let protocol = Arc::new(protocol(&config(&self)));
         let engines = (0..self.shards)
             .map(|shard| {
                 Engine::new(EngineOptions {
                     plan: Arc::clone(&plan),
                     shared: Arc::clone(&shared),
                     dataset: Arc::clone(&data),
+                    protocol: Arc::clone(&protocol),
                     share: Share::new(shard, self.shards),
                     connections_max: self.connections_max,
                     samples_max: 10_000,

@@ -311,6 +311,11 @@ impl EndpointKind {
         !matches!(self, Self::AudioTranscription | Self::ImageRetrieval)
     }
 
+    /// Whether passages are ranked.
+    pub const fn ranks(self) -> bool {
+        matches!(self, Self::CohereRankings | Self::HfTeiRankings | Self::NimRankings)
+    }
+
     /// Whether there is a place for a system prompt.
     pub const fn has_system_role(self) -> bool {
         matches!(self, Self::Chat | Self::ChatEmbeddings | Self::Messages | Self::Responses)

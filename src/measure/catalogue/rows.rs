@@ -81,7 +81,7 @@ pub const SAMPLED: [Metric; 37] = [
         "prefill_throughput_per_user",
         "Prefill Throughput Per User",
         PER_USER,
-        valid(|f| rate(f.tokens.input, f.ttft_ns)),
+        valid(|f| rate(f.tokens.input?, f.ttft_ns)),
     )
     .larger()
     .streaming(),
@@ -93,7 +93,7 @@ pub const SAMPLED: [Metric; 37] = [
     )
     .larger()
     .shown(Table::Main, 600),
-    Metric::of("input_sequence_length", "Input Sequence Length", TOKENS, valid(|f| whole(f.tokens.input)))
+    Metric::of("input_sequence_length", "Input Sequence Length", TOKENS, valid(|f| maybe(f.tokens.input)))
         .larger()
         .shown(Table::Main, 700),
     Metric::of("output_token_count", "Output Token Count", TOKENS, valid(|f| maybe(f.tokens.output)))
@@ -109,7 +109,7 @@ pub const SAMPLED: [Metric; 37] = [
         "error_isl",
         "Error Input Sequence Length",
         TOKENS,
-        Source::Record(Feed::Failed, |f| whole(u64::from(f.record.isl_tokens))),
+        Source::Record(Feed::Failed, |f| maybe(f.record.isl_tokens.map(u64::from))),
     )
     .larger(),
     Metric::of(

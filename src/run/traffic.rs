@@ -1,0 +1,178 @@
+//! What is sent, how it is spoken and with what it is counted: everything about a run that is made before it.
+//!
+//! It starts no run and writes no file. Nothing is fetched: a tokenizer that is not on this machine is an
+//! error when it was asked for, and a warning when it was not.
+
+use crate::config::Config;
+use crate::dataset::{Dataset, DatasetError, endpoint_settings, make};
+use crate::endpoint::{EndpointError, EndpointSettings};
+use crate::tokenizer::{HubCache, Tokenizer, TokenizerError};
+use crate::wire::{KeepTexts, Protocol};
+use std::num::NonZero;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// What a run sends.
+#[derive(Debug)]
+pub struct Traffic {
+    /// The rendered requests.
+    pub dataset: Arc<Dataset>,
+    /// `inputs.json` is written: it would say something that no file says yet.
+    pub lists_inputs: bool,
+    /// The endpoint they are for.
+    pub settings: EndpointSettings,
+    /// What prompts and replies are counted with; words when there is no tokenizer.
+    pub tokenizer: Tokenizer,
+    /// What the user should know, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Why there is nothing to send.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// The dataset cannot be made.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+    /// Requests cannot be made, or replies not read.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The tokenizer that was asked for is not there.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+}
+
+impl Traffic {
+    /// Makes everything that `config` sends, on all cores. `variable` looks up the environment, `progress` is
+    /// called with the share of the bodies that is rendered, from 0 to 1, by any thread.
+    ///
+    /// # Errors
+    /// A tokenizer, dataset or endpoint that cannot be; the message names the key or the line.
+    pub fn prepare(
+        config: &Config,
+        variable: impl Fn(&str) -> Option<String>,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<Self, TrafficError> {
+        let mut warnings = Vec::new();
+        let tokenizer = choose(config, &HubCache::from_environment(), &mut warnings)?;
+        let mut settings = endpoint_settings(config)?;
+        if let Some(affinity) = variable("AIPERF_HTTP_X_SESSION_AFFINITY_FROM_CORRELATION_ID") {
+            settings.session_affinity = !is_off(&affinity);
+        }
+        if let Some(parts) = variable("AIPERF_ENDPOINT_FORCE_CONTENT_PARTS") {
+            settings.force_content_parts = !parts.is_empty() && !is_off(&parts);
+        }
+        Self::of(config, settings, tokenizer, warnings, progress)
+    }
+
+    /// As [`Traffic::prepare`] with nothing but the config: tokens are words.
+    ///
+    /// # Errors
+    /// As [`Traffic::prepare`].
+    pub fn in_words(config: &Config) -> Result<Self, TrafficError> {
+        Self::of(config, endpoint_settings(config)?, Tokenizer::Words, Vec::new(), &|_| {})
+    }
+
+    fn of(
+        config: &Config,
+        settings: EndpointSettings,
+        tokenizer: Tokenizer,
+        mut warnings: Vec<String>,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<Self, TrafficError> {
+        // What no request could carry is known before anything is rendered.
+        Protocol::new(&config.endpoint.urls, &settings, KeepTexts::No)?;
+        let threads = available_parallelism().map_or(1, NonZero::get);
+        let made = make(config, &settings, &tokenizer, threads, progress)?;
+        warnings.extend(made.warnings);
+        let lists_inputs = made.format.is_none_or(|format| !format.is_trace() && !format.is_verbatim());
+        Ok(Self { dataset: Arc::new(made.dataset), lists_inputs, settings, tokenizer, warnings })
+    }
+
+    /// How the endpoint at the URLs of `config` is spoken.
+    ///
+    /// # Errors
+    /// A header that HTTP does not allow.
+    pub fn protocol(&self, config: &Config) -> Result<Protocol, EndpointError> {
+        Protocol::new(&config.endpoint.urls, &self.settings, KeepTexts::No)
+    }
+}
+
+/// What a switch of the environment says when it says no.
+fn is_off(value: &str) -> bool {
+    matches!(value.trim().to_ascii_lowercase().as_str(), "0" | "f" | "false" | "n" | "no" | "off")
+}
+
+/// The tokenizer that was asked for, else that of the model if it is on this machine, else words.
+fn choose(
+    config: &Config,
+    cache: &HubCache,
+    warnings: &mut Vec<String>,
+) -> Result<Tokenizer, TokenizerError> {
+    if !config.endpoint.kind.counts_tokens() {
+        return Ok(Tokenizer::Words);
+    }
+    let of_model = config.models.items.first().and_then(|model| model.tokenizer.as_ref());
+    let revision = &config.tokenizer.revision;
+    if let Some(name) = config.tokenizer.name.as_ref().or(of_model) {
+        return Tokenizer::load_from(name, revision, cache);
+    }
+    match cache.snapshot(&config.model, revision) {
+        Some(directory) => Tokenizer::from_path(&directory),
+        None => {
+            warnings.push(format!(
+                "no tokenizer of `{}` is in the hub cache `{}`: prompts are counted in words, replies by the \
+                 server's usage or by messages. Give `--tokenizer` a directory with a tokenizer.json, a name from \
+                 the cache, or `builtin` (o200k_base); `--tokenizer none` does without one and says nothing",
+                config.model,
+                cache.directory().display()
+            ));
+            Ok(Tokenizer::Words)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+
+    fn config(rest: &str) -> Config {
+        let text = format!(
+            "benchmark:\n  model: org/model\n  endpoint: {{url: h}}\n  dataset: {{entries: 1, isl: 1}}\n  \
+             phases: {{type: concurrency, requests: 1}}\n{rest}"
+        );
+        config::parse("test.yaml", &text).map_or_else(|faults| panic!("{faults}"), |loaded| loaded.config)
+    }
+
+    fn chosen(rest: &str, cache: &HubCache) -> (Result<String, String>, usize) {
+        let mut warnings = Vec::new();
+        let tokenizer = choose(&config(rest), cache, &mut warnings);
+        (tokenizer.map(|found| found.name().to_owned()).map_err(|error| error.to_string()), warnings.len())
+    }
+
+    #[test]
+    fn only_a_tokenizer_that_nobody_asked_for_may_be_missing() {
+        let nothing = HubCache::new("/nonexistent".into());
+        assert_eq!(chosen("", &nothing), (Ok("words".to_owned()), 1));
+        assert_eq!(chosen("  tokenizer: {name: none}\n", &nothing), (Ok("words".to_owned()), 0));
+        assert_eq!(chosen("  tokenizer: {name: p50k_base}\n", &nothing), (Ok("p50k_base".to_owned()), 0));
+        let (missing, warnings) = chosen("  tokenizer: {name: org/other}\n", &nothing);
+        assert!(missing.is_err_and(|message| message.contains("org/other") && message.contains("builtin")));
+        assert_eq!(warnings, 0);
+        let silent = "  tokenizer: {}\n";
+        assert_eq!(chosen(silent, &nothing).1, 1);
+    }
+
+    #[test]
+    fn switches_of_the_environment_act() {
+        let prepared = |name: &'static str, value: &'static str| {
+            let variable = move |asked: &str| (asked == name).then(|| value.to_owned());
+            Traffic::prepare(&config("  tokenizer: {name: none}\n"), variable, &|_| {})
+                .map(|traffic| (traffic.settings.session_affinity, traffic.settings.force_content_parts))
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(prepared("NOTHING", "no"), Ok((true, false)));
+        assert_eq!(prepared("AIPERF_HTTP_X_SESSION_AFFINITY_FROM_CORRELATION_ID", "no"), Ok((false, false)));
+        assert_eq!(prepared("AIPERF_ENDPOINT_FORCE_CONTENT_PARTS", "1"), Ok((true, true)));
+    }
+}

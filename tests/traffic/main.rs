@@ -1,0 +1,7 @@
+//! Real prompts over real sockets: what a server that writes everything down has seen of a run.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod requests;
+mod run;
+mod server;
