@@ -193,6 +193,8 @@ fn fill(tally: &mut PhaseTally, shard: u16, requests: u64) {
             usage: Some(Usage { prompt_tokens: Some(16), completion_tokens: Some(5), ..Usage::default() }),
             isl_tokens: Some(16),
             osl_tokens: Some(5),
+            token_source: phasor::wire::TokenSource::Estimate,
+            counted: phasor::measure::Counted::default(),
         };
         tally.record(&record, &gaps_ns);
     }

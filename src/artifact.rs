@@ -31,7 +31,7 @@ use crate::measure::arrivals::PoissonTest;
 use crate::measure::slices::{NoSlices, Slice, slices};
 use crate::measure::verdict::{Reason, Verdict};
 use crate::measure::{Cost, PhaseTally};
-use crate::time::{Clock, Stamp};
+use crate::time::{Clock, Nanos, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +61,8 @@ pub struct FinishedRun<'a> {
     pub records_lost: u64,
     /// The shards that drove it.
     pub shards: Vec<ShardReport>,
+    /// What counting tokens cost; absent when nothing was counted.
+    pub counting: Option<CountingReport>,
     /// What this machine can do, if that is known.
     pub calibration: Option<calibration::Calibration>,
 }
@@ -94,6 +96,19 @@ pub struct FinishedPhase {
     pub arrivals: Option<PoissonTest>,
     /// All shards' numbers.
     pub tally: PhaseTally,
+}
+
+/// What counting tokens came to, off the shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountingReport {
+    /// The tokenizer.
+    pub tokenizer: String,
+    /// Threads that counted.
+    pub threads: usize,
+    /// Requests whose texts were counted.
+    pub requests: u64,
+    /// Processor time of all threads; absent where the system does not tell.
+    pub cpu_time: Option<Nanos>,
 }
 
 /// What one shard cost.

@@ -58,6 +58,8 @@ pub struct Row {
 /// What else there is to a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnDetails {
+    /// What it carries of the turns before it.
+    pub context_mode: ContextMode,
     /// Where in the block the turn's own items of the conversation stand: the history of the session goes in
     /// front of them, each item with a comma behind it. Absent when the body cannot take a history.
     pub own_items: Option<Range<usize>>,

@@ -15,6 +15,7 @@
 mod chain;
 mod connection;
 mod exchange;
+mod history;
 mod phase;
 mod sending;
 mod sessions;
@@ -28,6 +29,7 @@ use crate::dataset::Dataset;
 use crate::engine::chain::{Chain, Links};
 use crate::engine::connection::{Connections, State};
 use crate::engine::exchange::Fate;
+use crate::engine::history::Pieces;
 use crate::engine::phase::{LivePhase, PhaseState};
 use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
@@ -81,7 +83,11 @@ pub struct Send {
     pub request_id: u128,
     /// UUID of its session.
     pub correlation_id: u128,
-    /// Where its body lies in the dataset's block.
+    /// What of its body is written behind the head: see [`Engine::write_head`].
+    front: Pieces,
+    /// Phase and slot of the session whose history the body carries.
+    history: Option<(u16, u32)>,
+    /// What of its body is sent from the dataset's block.
     pub body: Range<usize>,
 }
 
@@ -104,6 +110,9 @@ pub struct EngineOptions {
     pub samples_max: usize,
     /// Requests per record batch.
     pub batch_records: usize,
+    /// Bytes of texts per record batch, for whoever counts their tokens; 0: nobody does, and the engine makes
+    /// do with what it knows.
+    pub batch_text_bytes: usize,
     /// Seed of the request identifiers.
     pub identifier_seed: u64,
 }
@@ -175,7 +184,7 @@ impl Engine {
             polled: Vec::with_capacity(ISSUE_BATCH),
             events: VecDeque::new(),
             identifiers: fastrand::Rng::with_seed(options.identifier_seed),
-            batch: RecordBatch::with_capacity(options.batch_records),
+            batch: RecordBatch::with_texts(options.batch_records, options.batch_text_bytes),
             records_lost: 0,
             now: Stamp::ORIGIN,
             interrupted: false,
@@ -315,16 +324,28 @@ impl Engine {
         self.records_lost += batch.len() as u64;
     }
 
-    /// Appends the head of a request to `out`.
+    /// Appends the head of a request to `out`, and what of its body does not stand in the block as it is sent:
+    /// a cache-bust mark, the history of its session, and what stands before them.
     pub fn write_head(&self, send: &Send, out: &mut Vec<u8>) {
         if let Some(template) = self.protocol.head(send.url) {
-            template.render(out, send.request_id, send.correlation_id, send.body.len());
+            let history = self.history_of(send.history);
+            let body_bytes = send.front.front.len() + history.len() + send.body.len();
+            template.render(out, send.request_id, send.correlation_id, body_bytes);
             if self.plan.reuse == Reuse::Never && out.ends_with(HEAD_END) {
                 out.truncate(out.len() - HEAD_END.len());
                 out.extend_from_slice(b"\r\nConnection: close");
                 out.extend_from_slice(HEAD_END);
             }
+            history::write_front(out, self.dataset.block(), &send.front, send.correlation_id);
+            out.extend_from_slice(history);
         }
+    }
+
+    /// The history of a session of a live phase.
+    fn history_of(&self, session: Option<(u16, u32)>) -> &[u8] {
+        let Some((phase, session)) = session else { return &[] };
+        let live = self.live.iter().find(|live| live.plan.index == phase);
+        live.map(|live| live.sessions.history_of(session)).unwrap_or_default()
     }
 
     /// The block that bodies are named in.

@@ -25,9 +25,9 @@ pub mod tally;
 pub mod verdict;
 pub mod weighted;
 
-pub use batch::RecordBatch;
+pub use batch::{RecordBatch, Said};
 pub use cost::{Cost, ReapDelay};
 pub use failure::Failure;
 pub use judgement::Judgement;
-pub use record::{Outcome, Record};
+pub use record::{Counted, Outcome, Record};
 pub use tally::PhaseTally;

@@ -6,6 +6,7 @@
 
 pub mod calibrate;
 pub mod cores;
+pub mod counting;
 pub mod doctor;
 pub mod environment;
 pub mod interrupt;
@@ -45,6 +46,9 @@ use crate::plan::PlanError;
 use crate::plan::Shared;
 use crate::plan::Tuning;
 use crate::run::cores::Cores;
+use crate::run::counting::BATCH_TEXT_BYTES;
+use crate::run::counting::Counter;
+use crate::run::counting::Work;
 use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
@@ -149,6 +153,9 @@ pub enum RunError {
     /// Requests to the endpoint cannot be made.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The threads that count tokens cannot be started.
+    #[error("the threads that count tokens cannot be started: {0}")]
+    Counting(#[source] std::io::Error),
     /// A limit of the system is too low.
     #[error(transparent)]
     Limit(#[from] limits::LimitError),
@@ -211,20 +218,45 @@ pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Resu
     let judgement = Arc::new(judgement);
     let record_path = options.directory.join(artifact::names::records(&config.artifacts));
     let records_failed = |source| RunError::Artifact { path: record_path.display().to_string(), source };
+    let text_bytes = if traffic.counts() { BATCH_TEXT_BYTES } else { 0 };
     let (recorder, ports) = if config.artifacts.records {
         let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement));
         let (recorder, ports) =
-            Recorder::start(&record_path, lines, usize::from(shards)).map_err(records_failed)?;
+            Recorder::start(&record_path, lines, usize::from(shards), text_bytes).map_err(records_failed)?;
         (Some(recorder), ports.into_iter().map(Some).collect())
     } else {
         (None, (0..shards).map(|_| None).collect())
+    };
+
+    let (counter, ports) = if traffic.counts() {
+        let work = Work {
+            tokenizer: traffic.tokenizer.clone(),
+            dataset: Arc::clone(dataset),
+            judgement: Arc::clone(&judgement),
+            samples_max: SAMPLES_MAX,
+        };
+        let (threads, cpus) = cores::for_counting(&options.cores);
+        let (counter, ports) = Counter::start(ports, &work, threads, &cpus).map_err(RunError::Counting)?;
+        (Some(counter), ports)
+    } else {
+        (None, ports)
     };
 
     let log = Log::create(&options.directory, options.clock).map_err(|failure| RunError::Artifact {
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
-    let team = Team::start(&plan, dataset, &protocol, &addresses, connections, ports, &judgement, options)?;
+    let supplies = Supplies {
+        plan: &plan,
+        dataset,
+        protocol: &protocol,
+        addresses: &addresses,
+        connections,
+        judgement: &judgement,
+        text_bytes,
+    };
+    let mut team = Team::start(&supplies, ports, options)?;
+    team.counter = counter;
     let (gathered, log) = team.conduct(&plan, options, log);
     let recorded = recorder.map(Recorder::finish).unwrap_or_default();
 
@@ -244,6 +276,7 @@ pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Resu
         interrupted: gathered.interrupted,
         records_lost,
         shards: gathered.shards,
+        counting: gathered.counting,
         calibration: options.calibration,
     };
     let (ok, errors) = profiling_counts(&run);
@@ -320,9 +353,21 @@ pub fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
     config.endpoint.urls.iter().map(address).collect()
 }
 
+/// What every shard of a run is made from.
+struct Supplies<'a> {
+    plan: &'a Arc<Plan>,
+    dataset: &'a Arc<Dataset>,
+    protocol: &'a Arc<Protocol>,
+    addresses: &'a [SocketAddr],
+    connections: u64,
+    judgement: &'a Arc<Judgement>,
+    text_bytes: usize,
+}
+
 /// The shards of a run.
 #[derive(Debug)]
 struct Team {
+    counter: Option<Counter>,
     shared: Arc<Shared>,
     running: Vec<shard::Running>,
     messages: mpsc::Receiver<Message>,
@@ -335,29 +380,31 @@ struct Gathered {
     phases: Vec<FinishedPhase>,
     shards: Vec<ShardReport>,
     records_lost: u64,
+    counting: Option<artifact::CountingReport>,
     interrupted: bool,
     faults: Vec<String>,
 }
 
 impl Team {
     fn start(
-        plan: &Arc<Plan>,
-        dataset: &Arc<Dataset>,
-        protocol: &Arc<Protocol>,
-        addresses: &[SocketAddr],
-        connections: u64,
+        supplies: &Supplies<'_>,
         ports: Vec<Option<RecordPort>>,
-        judgement: &Arc<Judgement>,
         options: &RunOptions,
     ) -> Result<Self, RunError> {
+        let Supplies { plan, dataset, protocol, addresses, connections, judgement, text_bytes } = *supplies;
         let shards = u16::try_from(options.cores.shards.len()).unwrap_or(u16::MAX);
         let shared = Arc::new(Shared::new(plan));
         let barrier = Arc::new(Barrier::new(plan, shards));
         let (sender, messages) = mpsc::channel();
         let per_shard = connections_per_shard(plan, shards, connections);
         let idle = options.idle.unwrap_or(if options.cores.own { Idle::Spin } else { Idle::Sleep });
-        let mut team =
-            Self { shared: Arc::clone(&shared), running: Vec::new(), messages, gauges: Vec::new() };
+        let mut team = Self {
+            counter: None,
+            shared: Arc::clone(&shared),
+            running: Vec::new(),
+            messages,
+            gauges: Vec::new(),
+        };
         for ((number, cpu), port) in (0_u16..).zip(options.cores.shards.iter().copied()).zip(ports) {
             let engine = Engine::new(EngineOptions {
                 plan: Arc::clone(plan),
@@ -368,6 +415,7 @@ impl Team {
                 connections_max: usize::try_from(per_shard).unwrap_or(usize::MAX),
                 samples_max: SAMPLES_MAX.div_ceil(usize::from(shards)),
                 batch_records: BATCH_RECORDS,
+                batch_text_bytes: text_bytes,
                 identifier_seed: fastrand::u64(..),
             })
             .judging(Arc::clone(judgement));
@@ -428,6 +476,7 @@ impl Team {
                     let index = part.phase;
                     of_phase.push(*part);
                     if of_phase.len() == shards {
+                        complete(self.counter.as_ref(), index, of_phase);
                         let finished = finish_phase(plan, index, std::mem::take(of_phase));
                         if let Some(finished) = finished {
                             show_complete(&mut display, plan, &finished);
@@ -460,17 +509,29 @@ impl Team {
             }
         }
         // Phases that some shards never handed over: what there is of them is still shown.
-        for (index, of_phase) in (0_u16..).zip(parts) {
+        for (index, mut of_phase) in (0_u16..).zip(parts) {
+            complete(self.counter.as_ref(), index, &mut of_phase);
             gathered.phases.extend(finish_phase(plan, index, of_phase));
         }
         gathered.phases.sort_by_key(|phase| phase.index);
         gathered.shards.sort_by_key(|shard| shard.shard);
+        gathered.counting = self.counter.map(Counter::finish);
         gathered.interrupted = options.interrupt.load(Relaxed);
         if let Some(given_up) = self.shared.given_up() {
             gathered.interrupted = true;
             gathered.faults.extend(given_up_text(plan, given_up));
         }
         (gathered, display.into_log())
+    }
+}
+
+/// Adds to the shards' parts of a phase what was counted of it elsewhere.
+fn complete(counter: Option<&Counter>, phase: u16, parts: &mut [ClosedPhase]) {
+    let expected = parts.iter().map(|part| part.tally.handed_over()).sum();
+    if let (Some(counter), Some(part)) = (counter, parts.first_mut())
+        && let Some(tally) = counter.complete(phase, expected)
+    {
+        part.tally.merge(tally);
     }
 }
 

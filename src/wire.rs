@@ -21,6 +21,7 @@ mod body;
 pub mod check;
 mod delta;
 mod head;
+mod kept;
 mod likeness;
 pub mod protocol;
 pub mod reply;
@@ -28,6 +29,6 @@ pub mod request;
 mod sse;
 
 pub use crate::endpoint::Usage;
-pub use protocol::Protocol;
+pub use protocol::{Protocol, TokenSource};
 pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};
-pub use request::{RequestTemplate, uuid_v4, write_uuid};
+pub use request::{RequestTemplate, uuid_v4, write_hex, write_uuid};

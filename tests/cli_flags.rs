@@ -146,6 +146,17 @@ fn every_flag_changes_the_config_or_is_named() {
                 | "request-cancellation-delay"
                 | "no-fixed-schedule"
                 | "custom-dataset-type"
+                | "allow-dataset-wrap"
+                | "rankings-passages-stddev"
+                | "rankings-passages-prompt-token-stddev"
+                | "rankings-query-prompt-token-stddev"
+                | "synthesis-speedup-ratio"
+                | "synthesis-prefix-len-multiplier"
+                | "synthesis-prefix-root-multiplier"
+                | "synthesis-prompt-len-multiplier"
+                | "synthesis-output-len-multiplier"
+                | "synthesis-max-isl"
+                | "synthesis-max-osl"
                 | "input-file"
                 | "profile-run-cooldown-seconds"
                 | "set-consistent-seed"
@@ -201,6 +212,17 @@ fn flags_that_need_others_change_the_config_beside_them() {
         ("--fixed-schedule", "--fixed-schedule-auto-offset=false"),
         ("--input-file trace.jsonl", "--no-fixed-schedule"),
         ("--input-file trace.jsonl", "--custom-dataset-type mooncake_trace"),
+        ("--input-file trace.jsonl", "--allow-dataset-wrap"),
+        ("--input-file trace.jsonl", "--synthesis-speedup-ratio 2"),
+        ("--input-file trace.jsonl", "--synthesis-prefix-len-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-prefix-root-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-prompt-len-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-output-len-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-max-isl 2"),
+        ("--input-file trace.jsonl", "--synthesis-max-osl 2"),
+        ("--rankings-passages-mean 5", "--rankings-passages-stddev 2"),
+        ("--rankings-passages-prompt-token-mean 5", "--rankings-passages-prompt-token-stddev 2"),
+        ("--rankings-query-prompt-token-mean 5", "--rankings-query-prompt-token-stddev 2"),
     ] {
         let plain = alone(before).unwrap_or_else(|faults| panic!("{before}:\n{faults}"));
         let both = alone(&format!("{before} {after}"))

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire", &["time", "config", "endpoint"]),
     ("measure", &["time", "wire"]),
     ("plan", &["time", "rng", "config", "dataset", "schedule"]),
-    ("engine", &["time", "rng", "config", "dataset", "schedule", "wire", "measure", "plan"]),
+    ("engine", &["time", "rng", "config", "endpoint", "dataset", "schedule", "wire", "measure", "plan"]),
     ("shard", &["time", "plan", "engine", "measure"]),
     (
         "run",

@@ -52,6 +52,8 @@ fn good(start: u64) -> Record {
         }),
         isl_tokens: Some(32),
         osl_tokens: Some(4),
+        token_source: phasor::wire::TokenSource::Estimate,
+        counted: phasor::measure::Counted::default(),
     }
 }
 

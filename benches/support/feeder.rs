@@ -59,6 +59,7 @@ impl<'a> Feeder<'a> {
             connections_max: 4_096,
             samples_max,
             batch_records: BATCH_RECORDS,
+            batch_text_bytes: 0,
             identifier_seed: 7,
         });
         engine.begin_phase(0, PhaseStart { at: Stamp::from_nanos(1), first_row: 0 });

@@ -1,6 +1,6 @@
 //! `client_report.json`: what only phasor knows (docs/artifacts.md has every member).
 
-use crate::artifact::{FinishedPhase, FinishedRun, ShardReport};
+use crate::artifact::{CountingReport, FinishedPhase, FinishedRun, ShardReport};
 use crate::measure::PhaseTally;
 use crate::measure::catalogue::Sampled;
 use crate::measure::latency::{Latencies, Latency, Spread};
@@ -27,6 +27,9 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
     add("interrupted", json!(run.interrupted));
     add("total", Json::Object(numbers(&tallies, streaming, run.dataset.isl_rule())));
     add("phases", run.phases.iter().map(|one| phase(run, one)).collect());
+    if let Some(counting) = &run.counting {
+        add("counting", self::counting(counting, &tallies));
+    }
     add("records_lost", json!(run.records_lost));
     add("shards", run.shards.iter().map(shard_cost).collect());
     Json::Object(members)
@@ -88,7 +91,12 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool, isl_rule: &str) -> Map<Stri
     add("percentile_method", json!(if exact { "exact" } else { "hdr3" }));
     let counting = json!({
         "isl": { "usage": counts.isl_by_usage, "rule": counts.isl_by_rule },
-        "osl": { "usage": counts.osl_by_usage, "chunks": counts.osl_by_chunks },
+        "osl": {
+            "usage": counts.osl_by_usage,
+            "chunks": counts.osl_by_chunks,
+            "tokenizer": counts.osl_by_tokenizer,
+        },
+        "not_counted": counts.not_counted,
         "isl_rule": isl_rule,
     });
     add("token_counting", counting);
@@ -163,6 +171,21 @@ fn intervals(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
             (!intervals.is_empty()).then(|| (sampled.metric().tag.to_owned(), Json::Object(intervals)))
         })
         .collect()
+}
+
+/// What it cost to count tokens, and what found no room in the queue.
+fn counting(counting: &CountingReport, tallies: &[&PhaseTally]) -> Json {
+    let not_counted: u64 = tallies.iter().map(|tally| tally.counts().not_counted).sum();
+    let mut members = json!({
+        "tokenizer": counting.tokenizer,
+        "threads": counting.threads,
+        "requests": counting.requests,
+        "not_counted": not_counted,
+    });
+    if let Some(cpu_time) = counting.cpu_time {
+        members["cpu_time_ns"] = json!(cpu_time.0);
+    }
+    members
 }
 
 /// What one shard cost; what the system did not tell is absent.

@@ -12,7 +12,7 @@ use std::thread;
 
 use crate::dataset::compose::{Composer, MARK};
 use crate::dataset::{Dataset, DatasetError, Row, Session, TurnDetails};
-use crate::endpoint::{ContextMode, Conversation, EndpointSettings, input_texts, render};
+use crate::endpoint::{ContextMode, Conversation, EndpointSettings, Request, input_texts, render};
 use crate::tokenizer::Tokenizer;
 
 /// Most bytes of all bodies together. They stay in memory for the whole run, and the kernel reads sends from
@@ -234,6 +234,19 @@ impl Rendering<'_> {
                 None => return Err(DatasetError::Empty),
             },
         };
+        let context_mode = conversation.context_mode.unwrap_or_default();
+        if let (0, Some(two)) = (index, conversation.turns.get(..2))
+            && context_mode != ContextMode::MessageArrayWithResponses
+            && two.iter().all(|turn| turn.raw_payload.is_none())
+        {
+            // Later turns carry this one: an endpoint that takes but one says so here.
+            let request = Request { turns: two, ..Request::default() };
+            render(self.settings, &request).map_err(|source| DatasetError::Endpoint {
+                conversation: conversation.session_id.clone(),
+                turn: 1,
+                source,
+            })?;
+        }
         let mut turns = Vec::with_capacity(conversation.turns.len());
         for (number, turn) in conversation.turns.iter().enumerate() {
             let Some(request) = conversation.request(number) else { continue };
@@ -268,7 +281,6 @@ impl Rendering<'_> {
                 timestamp_ms: turn.timestamp_ms,
             });
         }
-        let context_mode = conversation.context_mode.unwrap_or(ContextMode::DeltasWithoutResponses);
         Ok(Passed { session_id: conversation.session_id.clone(), context_mode, turns })
     }
 }
@@ -292,6 +304,7 @@ fn assemble(batches: Vec<Batch>, block: Arc<[u8]>) -> Dataset {
                 osl_tokens: turn.osl_tokens,
             });
             details.push(TurnDetails {
+                context_mode: conversation.context_mode,
                 own_items: turn.own_items.map(|items| absolute(items.start)..absolute(items.end)),
                 mark_at: turn.mark.map(absolute),
                 delay_ms: turn.delay_ms,

@@ -1,11 +1,13 @@
 //! Connections and the exchange that each carries.
 
 use crate::engine::sessions::NO_SESSION;
+use crate::measure::Counted;
 use crate::measure::Outcome;
 use crate::measure::Record;
 use crate::time::Stamp;
 use crate::wire::Protocol;
 use crate::wire::ReplyDecoder;
+use crate::wire::TokenSource;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -42,11 +44,13 @@ pub(crate) struct Holds {
     pub(crate) session: u32,
     /// A slot of those without content.
     pub(crate) prefill: bool,
+    /// Its body carries the history of its session.
+    pub(crate) history: bool,
 }
 
 impl Default for Holds {
     fn default() -> Self {
-        Self { session: NO_SESSION, prefill: false }
+        Self { session: NO_SESSION, prefill: false, history: false }
     }
 }
 
@@ -123,6 +127,8 @@ pub(crate) fn blank_record() -> Record {
         usage: None,
         isl_tokens: None,
         osl_tokens: None,
+        token_source: TokenSource::Estimate,
+        counted: Counted::default(),
     }
 }
 

@@ -45,6 +45,7 @@ impl Engine {
             connections_max: 8,
             samples_max: 64,
             batch_records: 64,
+            batch_text_bytes: 0,
             identifier_seed: 0,
         });
         engine.begin_phase(0, PhaseStart { at: Stamp::ORIGIN, first_row: 0 });

@@ -219,6 +219,9 @@ pub enum Sampled {
     CreditToStartLatency,
     EffectiveLatency,
     OslMismatchDiffPct,
+    UsagePromptTokensDiffPct,
+    UsageCompletionTokensDiffPct,
+    UsageReasoningTokensDiffPct,
 }
 
 /// Single values of a scope.
@@ -257,6 +260,9 @@ pub enum Derived {
     Total(Sampled),
     /// Prompt and reply tokens over the window.
     TotalTokenThroughput,
+    /// Good requests whose tokens the server counts otherwise than the client; absent when they cannot be
+    /// compared.
+    UsageDiscrepancyCount,
 }
 
 impl Metric {
@@ -331,6 +337,9 @@ impl Sampled {
         Self::CreditToStartLatency,
         Self::EffectiveLatency,
         Self::OslMismatchDiffPct,
+        Self::UsagePromptTokensDiffPct,
+        Self::UsageCompletionTokensDiffPct,
+        Self::UsageReasoningTokensDiffPct,
     ];
 
     /// Its row.

@@ -191,6 +191,15 @@ impl Scope<'_> {
             Derived::RequestErrorRate => some(completed).map(|completed| 100.0 * errors as f64 / completed),
             Derived::RequestThroughput => self.per_s(some(ok)?),
             Derived::Total(sampled) => self.sum(sampled),
+            Derived::UsageDiscrepancyCount => {
+                let compared = [
+                    Sampled::UsagePromptTokensDiffPct,
+                    Sampled::UsageCompletionTokensDiffPct,
+                    Sampled::UsageReasoningTokensDiffPct,
+                ];
+                let any = compared.into_iter().any(|sampled| self.sum(sampled).is_some());
+                any.then_some(counts.usage_discrepant as f64)
+            }
             Derived::TotalTokenThroughput => {
                 self.per_s(self.sum(Sampled::InputSequenceLength)? + self.sum(Sampled::OutputSequenceLength)?)
             }

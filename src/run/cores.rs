@@ -46,6 +46,15 @@ pub fn available() -> Result<Vec<usize>, CoresError> {
     if cores.is_empty() { Err(CoresError::Unknown) } else { Ok(cores) }
 }
 
+/// How many threads count tokens, and on which cores: those that no shard has, one of which may be the
+/// built-in server's. Without such a core one thread goes wherever there is room.
+pub fn for_counting(cores: &Cores) -> (usize, Vec<usize>) {
+    let available = available().unwrap_or_default();
+    let free: Vec<usize> = available.into_iter().filter(|core| !cores.shards.contains(core)).collect();
+    let own = free.len() - usize::from(cores.mock.is_some_and(|mock| free.contains(&mock)));
+    (own.max(1), free)
+}
+
 /// Gives out cores: `auto` leaves one core to the rest of the process (and one to the built-in server)
 /// when there is more than one, and makes no more shards than the plan can keep busy (`useful`).
 pub fn assign(request: &CoreRequest, available: &[usize], useful: u64) -> Result<Cores, CoresError> {

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 pub const BATCH_RECORDS: usize = 1_024;
 
 /// Batches that go round per shard.
-const BATCHES_PER_SHARD: usize = 48;
+pub const BATCHES_PER_SHARD: usize = 48;
 
 /// Bytes gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
@@ -42,11 +42,13 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Opens `path` and starts the writer; the ports are for the shards, in order.
+    /// Opens `path` and starts the writer; the ports are for the shards, in order. Batches have room for
+    /// `text_bytes` of texts that somebody on the way counts.
     pub fn start(
         path: &Path,
         lines: RecordLines,
         shards: usize,
+        text_bytes: usize,
     ) -> Result<(Self, Vec<RecordPort>), std::io::Error> {
         let file = File::create(path)?;
         let (full, input) = mpsc::sync_channel(BATCHES_PER_SHARD * shards.max(1));
@@ -56,7 +58,7 @@ impl Recorder {
             let (back, empty) = mpsc::sync_channel(BATCHES_PER_SHARD);
             for _ in 1..BATCHES_PER_SHARD {
                 // The channel has room for all of them: it was made for this many.
-                let _ = back.try_send(RecordBatch::with_capacity(BATCH_RECORDS));
+                let _ = back.try_send(RecordBatch::with_texts(BATCH_RECORDS, text_bytes));
             }
             ports.push(RecordPort { shard, full: full.clone(), empty });
             returns.push(back);

@@ -5,7 +5,7 @@
 
 use crate::config::Config;
 use crate::dataset::{Dataset, DatasetError, endpoint_settings, make};
-use crate::endpoint::{EndpointError, EndpointSettings};
+use crate::endpoint::{ContextMode, EndpointError, EndpointSettings};
 use crate::tokenizer::{HubCache, Tokenizer, TokenizerError};
 use crate::wire::{KeepTexts, Protocol};
 use std::num::NonZero;
@@ -93,7 +93,39 @@ impl Traffic {
     /// # Errors
     /// A header that HTTP does not allow.
     pub fn protocol(&self, config: &Config) -> Result<Protocol, EndpointError> {
-        Protocol::new(&config.endpoint.urls, &self.settings, KeepTexts::No)
+        let keeps = if self.carries(ContextMode::DeltasWithoutResponses) {
+            KeepTexts::SentBack
+        } else if self.counts_replies() {
+            KeepTexts::Yes
+        } else {
+            KeepTexts::No
+        };
+        let protocol = Protocol::new(&config.endpoint.urls, &self.settings, keeps)?;
+        Ok(if self.counts_replies() { protocol.counted_by_client() } else { protocol })
+    }
+
+    /// Whether tokens are counted while the run goes on: those of replies, and those of prompts with a
+    /// history.
+    pub fn counts(&self) -> bool {
+        let has_history = self.carries(ContextMode::DeltasWithoutResponses)
+            || self.carries(ContextMode::DeltasWithResponses);
+        self.counts_replies() || (has_history && !self.settings.server_token_count)
+    }
+
+    fn counts_replies(&self) -> bool {
+        let has_tokenizer = !matches!(self.tokenizer, Tokenizer::Words);
+        has_tokenizer && self.settings.dialect.can.produce_tokens && !self.settings.server_token_count
+    }
+
+    /// Whether some later turn carries the ones before it in this way.
+    fn carries(&self, mode: ContextMode) -> bool {
+        let details = self.dataset.details();
+        self.dataset.sessions().iter().any(|session| {
+            let later = details.get(session.rows.clone()).and_then(|turns| turns.get(1..));
+            later.is_some_and(|later| {
+                later.iter().any(|turn| turn.context_mode == mode && turn.own_items.is_some())
+            })
+        })
     }
 }
 

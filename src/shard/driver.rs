@@ -199,6 +199,8 @@ pub(super) struct Driver {
     next_phase: u16,
     closed_phases: u16,
     interrupted: bool,
+    /// A phase has closed whose last records are still here.
+    owes_records: bool,
     meter: Meter,
     /// Since the shard was ready.
     whole: Mark,
@@ -219,6 +221,7 @@ impl Driver {
             next_phase: 0,
             closed_phases: 0,
             interrupted: false,
+            owes_records: false,
         }
     }
 
@@ -510,11 +513,13 @@ impl Driver {
     fn hand_over_records(&mut self, all: bool) {
         let engine = &mut self.shard.engine;
         let Some(port) = &self.shard.records else { return };
-        if !engine.records_ready() && !all {
+        self.owes_records |= all;
+        if !engine.records_ready() && !self.owes_records {
             return;
         }
         // Without an empty batch the engine fills up the one it has, then counts what is lost.
         if let Ok(empty) = port.empty.try_recv() {
+            self.owes_records = false;
             let full = engine.swap_records(empty);
             let sent = port.full.try_send((port.shard, full));
             if let Err(mpsc::TrySendError::Full((_, lost)) | mpsc::TrySendError::Disconnected((_, lost))) =
@@ -528,13 +533,14 @@ impl Driver {
     /// At the end there is time to wait for the writer, bounded, so that a slow disk loses nothing now.
     fn hand_over_last_records(&mut self) {
         let engine = &mut self.shard.engine;
-        if let Some(port) = self.shard.records.take()
-            && let Ok(empty) = port.empty.recv_timeout(CLOSE_DOWN_MAX.into())
-        {
-            let last = engine.swap_records(empty);
-            if let Err(mpsc::SendError((_, lost))) = port.full.send((port.shard, last)) {
-                engine.lose_records(&lost);
-            }
+        let Some(port) = self.shard.records.take() else { return };
+        let empty = port.empty.recv_timeout(LAST_RECORDS_MAX.into());
+        let in_time = empty.is_ok();
+        let last = engine.swap_records(empty.unwrap_or_default());
+        if !in_time {
+            engine.lose_records(&last);
+        } else if let Err(mpsc::SendError((_, lost))) = port.full.send((port.shard, last)) {
+            engine.lose_records(&lost);
         }
     }
 
@@ -568,6 +574,9 @@ impl Driver {
 struct ReapNotes {
     sockets: Vec<SocketId>,
 }
+
+/// Longest wait for room for the last records: whoever counts their tokens may be behind.
+const LAST_RECORDS_MAX: Nanos = Nanos::from_millis(60_000);
 
 /// Longest wait for connections to be gone at the end.
 const CLOSE_DOWN_MAX: Nanos = Nanos::from_millis(2_000);

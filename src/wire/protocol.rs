@@ -6,6 +6,20 @@ use crate::config::Url;
 use crate::endpoint::{EndpointError, EndpointSettings};
 use crate::wire::{KeepTexts, ReplyDecoder, RequestTemplate};
 
+/// Who counts the tokens of a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenSource {
+    /// Nobody: the endpoint's replies have none.
+    Absent,
+    /// The client, with its tokenizer.
+    Client,
+    /// Whoever can: the server's usage, else the number of messages with content.
+    #[default]
+    Estimate,
+    /// The server's usage alone.
+    Server,
+}
+
 /// What every connection to an endpoint needs.
 #[derive(Debug)]
 pub struct Protocol {
@@ -13,6 +27,8 @@ pub struct Protocol {
     heads: Vec<RequestTemplate>,
     /// What the decoders of connections are made after.
     decoder: ReplyDecoder,
+    tokens: TokenSource,
+    keeps: KeepTexts,
 }
 
 impl Protocol {
@@ -25,7 +41,28 @@ impl Protocol {
         Ok(Self {
             heads: urls.iter().map(|url| RequestTemplate::new(url, &headers)).collect(),
             decoder: ReplyDecoder::new(settings, keeps)?,
+            tokens: match () {
+                () if !settings.dialect.can.produce_tokens => TokenSource::Absent,
+                () if settings.server_token_count => TokenSource::Server,
+                () => TokenSource::Estimate,
+            },
+            keeps,
         })
+    }
+
+    /// The client counts replies that have tokens, unless the server alone is to count them. Their texts must
+    /// be kept for that.
+    #[must_use]
+    pub fn counted_by_client(mut self) -> Self {
+        if self.tokens == TokenSource::Estimate && self.keeps != KeepTexts::No {
+            self.tokens = TokenSource::Client;
+        }
+        self
+    }
+
+    /// Who counts the tokens of replies.
+    pub const fn tokens(&self) -> TokenSource {
+        self.tokens
     }
 
     /// The head of requests to the URL in this place.

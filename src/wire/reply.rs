@@ -9,11 +9,12 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::endpoint::{EndpointError, EndpointSettings, Reader, Spoiled, Texts, Usage};
+use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Speech, Spoiled, Texts, Usage};
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
-use crate::wire::likeness::Likeness;
+use crate::wire::kept::Kept;
+use crate::wire::likeness::{Alike, Likeness};
 use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 
 /// Largest head, in bytes.
@@ -37,10 +38,10 @@ pub struct ReplyDecoder {
     scratch: Vec<u8>,
     events: Events,
     likeness: Likeness,
-    /// Reads the messages of every endpoint type but chat, and of chat when texts are kept.
+    /// Reads the messages of every endpoint type but chat.
     reader: Option<Box<Reader>>,
     /// What the reply says, when it is kept.
-    texts: Option<Box<Texts>>,
+    kept: Option<Box<Kept>>,
     usage: Option<Usage>,
     /// A fault of the content, reported where the reply ends.
     content_fault: Option<Box<Fault>>,
@@ -192,6 +193,8 @@ impl From<FramingFault> for Fault {
 pub enum KeepTexts {
     /// They are looked at and passed over.
     No,
+    /// They are kept until the next reply, and put together as an answer that is sent back.
+    SentBack,
     /// They are kept until the next reply.
     Yes,
 }
@@ -202,24 +205,33 @@ impl ReplyDecoder {
     /// # Errors
     /// The place of the content in a reply is not one.
     pub fn new(settings: &EndpointSettings, keeps: KeepTexts) -> Result<Self, EndpointError> {
-        let keeps = keeps == KeepTexts::Yes;
-        let reads = keeps || !settings.dialect.is_chat();
-        let reader = if reads { Some(Box::new(Reader::new(settings)?)) } else { None };
-        Ok(Self { reader, texts: keeps.then(Box::default), ..Self::default() })
+        let reader = Reader::new(settings)?;
+        let kept = match keeps {
+            KeepTexts::No => None,
+            KeepTexts::SentBack => Some(Box::new(Kept::new(reader.clone(), true))),
+            KeepTexts::Yes => Some(Box::new(Kept::new(reader.clone(), false))),
+        };
+        let reader = (!settings.dialect.is_chat()).then(|| Box::new(reader));
+        Ok(Self { reader, kept, ..Self::default() })
     }
 
     /// Another decoder of the same kind, with nothing read yet.
     pub fn fresh(&self) -> Self {
         Self {
             reader: self.reader.clone(),
-            texts: self.texts.as_ref().map(|_| Box::default()),
+            kept: self.kept.as_ref().map(|kept| Box::new(kept.fresh())),
             ..Self::default()
         }
     }
 
     /// What the reply has said so far; absent unless texts are kept.
     pub fn texts(&self) -> Option<&Texts> {
-        self.texts.as_deref()
+        self.kept.as_deref().map(Kept::texts)
+    }
+
+    /// The reply as later turns send it back; absent unless it is put together.
+    pub fn answer(&mut self) -> Option<&mut Capture> {
+        self.kept.as_deref_mut().and_then(Kept::answer)
     }
 
     /// Gets ready for the next reply; keeps its buffers.
@@ -234,8 +246,8 @@ impl ReplyDecoder {
         if let Some(reader) = &mut self.reader {
             reader.reset();
         }
-        if let Some(texts) = &mut self.texts {
-            texts.clear();
+        if let Some(kept) = &mut self.kept {
+            kept.reset();
         }
         self.content_fault = None;
         self.any_message = false;
@@ -369,11 +381,14 @@ impl ReplyDecoder {
     fn stream(&mut self, piece: &[u8], fed: &mut Fed) -> Result<(), Fault> {
         let mut rest = piece;
         loop {
-            while let Some((taken, output)) = self.like_the_last(rest) {
+            while let Some(Alike { taken, text, output }) = self.like_the_last(rest) {
                 fed.body_bytes += taken;
                 fed.messages += 1;
                 fed.contents += 1;
                 fed.outputs += u32::from(output);
+                if let Some(kept) = &mut self.kept {
+                    kept.piece(rest.get(text).unwrap_or_default(), speech(output));
+                }
                 rest = rest.get(taken..).unwrap_or_default();
             }
             match self.events.next(rest) {
@@ -413,10 +428,9 @@ impl ReplyDecoder {
         result
     }
 
-    /// The length of an event at the start of `bytes` that says what the last one said, and whether that is
-    /// output. Asked only between events.
+    /// The event at the start of `bytes` that is like the last one. Asked only between events.
     #[inline]
-    fn like_the_last(&self, bytes: &[u8]) -> Option<(usize, bool)> {
+    fn like_the_last(&self, bytes: &[u8]) -> Option<Alike> {
         // What was learnt from an earlier reply holds for this one too, once it has content of its own.
         let between = self.any_content && self.carried.is_empty() && self.events.is_between();
         if between { self.likeness.matches(bytes) } else { None }
@@ -453,9 +467,19 @@ impl ReplyDecoder {
         fed.messages += 1;
         self.any_message = true;
         let (reading, text) = match &mut self.reader {
-            Some(reader) => (read_any(reader, self.texts.as_deref_mut(), data), None),
+            Some(reader) => (read_any(reader, self.kept.as_deref_mut(), data), None),
             None => delta::read(data),
         };
+        if let (None, Some(kept), Reading::Delta(delta)) = (&self.reader, &mut self.kept, &reading) {
+            match &text {
+                Some(text) => kept.piece(data.get(text.clone()).unwrap_or_default(), speech(delta.output)),
+                // The name of a call may come in a message that has nothing to count.
+                None if delta.content || memchr::memmem::find(data, b"tool_calls").is_some() => {
+                    kept.chat(data)
+                }
+                None => {}
+            }
+        }
         let fault = match reading {
             Reading::Delta(delta) => {
                 fed.contents += u32::from(delta.content);
@@ -512,11 +536,11 @@ impl ReplyDecoder {
 }
 
 /// Reads a message of any endpoint type.
-fn read_any(reader: &mut Reader, texts: Option<&mut Texts>, data: &[u8]) -> Reading {
+fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
     match reader.read(data) {
         Ok(reading) => {
-            if let (Some(texts), Some(content)) = (texts, &reading.content) {
-                texts.add(content);
+            if let Some(kept) = kept {
+                kept.message(data, reading.content.as_ref());
             }
             Reading::Delta(delta::Delta {
                 content: reading.content.is_some(),
@@ -527,6 +551,11 @@ fn read_any(reader: &mut Reader, texts: Option<&mut Texts>, data: &[u8]) -> Read
         Err(Spoiled::Array) => Reading::Array,
         Err(Spoiled::Scalar(type_name)) => Reading::Scalar(type_name),
     }
+}
+
+/// What the text of a message is that has but one.
+const fn speech(output: bool) -> Speech {
+    if output { Speech::Output } else { Speech::Reasoning }
 }
 
 /// Where `part` begins in `whole`; absent when it is not a part of it.

@@ -88,6 +88,15 @@ impl RequestTemplate {
     }
 }
 
+/// Fills `digits` with the last hexadecimal digits of `value`.
+#[expect(clippy::cast_possible_truncation, reason = "digits are cut out on purpose")]
+pub fn write_hex(digits: &mut [u8], value: u128) {
+    for (place, digit) in digits.iter_mut().rev().enumerate() {
+        let shift = u32::try_from(place * 4).unwrap_or(u32::MAX);
+        *digit = HEX[usize::from(value.checked_shr(shift).unwrap_or(0) as u8 & 0xf)];
+    }
+}
+
 /// Appends `id` as a UUID is written: 36 characters, lower-case, with hyphens.
 pub fn write_uuid(out: &mut Vec<u8>, id: u128) {
     let mut text = [b'-'; 36];

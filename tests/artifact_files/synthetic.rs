@@ -227,6 +227,7 @@ impl Synthetic {
             phases: self.phases,
             interrupted: self.options.interrupted,
             records_lost: 0,
+            counting: None,
             calibration: self.options.calibration,
             shards: costs(self.options.shards),
         };
@@ -311,6 +312,8 @@ fn record(
         usage: (!options.varied_usage || dice.below(8) > 0).then_some(usage),
         isl_tokens: Some(32),
         osl_tokens: Some(16),
+        token_source: phasor::wire::TokenSource::Estimate,
+        counted: phasor::measure::Counted::default(),
     };
     let fate = dice.below(100);
     if fate < options.failed_percent {

@@ -348,6 +348,7 @@ pub(crate) fn idle_engine() -> Engine {
         connections_max: 8,
         samples_max: 8,
         batch_records: 8,
+        batch_text_bytes: 0,
         identifier_seed: 1,
     })
 }
@@ -375,6 +376,7 @@ impl Simulation {
                     connections_max: self.connections_max,
                     samples_max: 10_000,
                     batch_records: 256,
+                    batch_text_bytes: 0,
                     identifier_seed: seed + u64::from(shard),
                 })
             })

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod replies;
 mod requests;
 mod run;
 mod server;
+mod sessions;

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -13,7 +12,6 @@ pub(crate) struct Request {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) text: String,
     pub(crate) body: Value,
-    pub(crate) at: Instant,
 }
 
 impl Request {
@@ -123,5 +121,5 @@ fn read(input: &mut impl BufRead) -> Option<Request> {
     input.read_exact(&mut body).ok()?;
     let text = String::from_utf8(body).ok()?;
     let body = serde_json::from_str(&text).unwrap_or(Value::Null);
-    Some(Request { target, headers, text, body, at: Instant::now() })
+    Some(Request { target, headers, text, body })
 }

@@ -1,0 +1,116 @@
+//! What replies say is counted by the tokenizer, off the shards.
+
+use crate::run::Run;
+use crate::server::{Reply, Server, chat_stream};
+use phasor::tokenizer::Tokenizer;
+use serde_json::{Value, json};
+
+fn config(server: &Server, endpoint: &str, more: &str) -> String {
+    format!(
+        "randomSeed: 7\nbenchmark:\n  model: demo\n  endpoint: {{url: 'http://{}', {endpoint}}}\n  \
+         dataset: {{entries: 3, isl: 20, osl: 9}}\n  phases:\n    - {{name: profiling, type: concurrency, \
+         concurrency: 2, requests: 30}}\n{more}",
+        server.address
+    )
+}
+
+fn metric(record: &Value, tag: &str) -> Option<f64> {
+    record.pointer(&format!("/metrics/{tag}/value")).and_then(Value::as_f64)
+}
+
+/// A reply in which a word is split over two messages and thoughts come first.
+const TEXTS: [&str; 5] = ["The Ni", "le and the Rh", "\u{ef}ne.\n\n", "\"Both\" ", "\\ are long. \u{1f600}"];
+
+#[test]
+fn a_reply_is_encoded_once_however_it_was_cut_and_thoughts_apart() {
+    let server = Server::start(|_| {
+        let Reply::Events(mut events) = chat_stream(
+            &TEXTS,
+            Some(json!({"prompt_tokens": 40, "completion_tokens": 16, "total_tokens": 56})),
+        ) else {
+            unreachable!()
+        };
+        let thought = |text: &str| {
+            json!({"object": "chat.completion.chunk",
+                   "choices": [{"index": 0, "delta": {"reasoning_content": text}}]})
+        };
+        events.insert(0, thought("Hmm, riv"));
+        events.insert(1, thought("ers."));
+        Reply::Events(events)
+    });
+    let run = Run::new(&config(&server, "streaming: true", ""));
+    run.succeed(&["--tokenizer", "builtin", "--shards", "1"]);
+    let builtin = Tokenizer::load("builtin").unwrap();
+    let (output, reasoning) = (builtin.count(&TEXTS.concat()), builtin.count("Hmm, rivers."));
+    let records = run.records();
+    assert_eq!(records.len(), 30);
+    for record in &records {
+        assert_eq!(metric(record, "output_token_count"), Some(output as f64));
+        assert_eq!(metric(record, "reasoning_token_count"), Some(reasoning as f64));
+        let sequence = (output + reasoning) as f64;
+        assert_eq!(metric(record, "output_sequence_length"), Some(sequence));
+        assert_eq!(metric(record, "input_sequence_length"), Some(20.0));
+        let off = (16.0 - sequence).abs() / sequence * 100.0;
+        assert!((metric(record, "usage_completion_tokens_diff_pct").unwrap() - off).abs() < 1e-9);
+        assert_eq!(metric(record, "usage_prompt_tokens_diff_pct"), Some(100.0));
+        let latency =
+            metric(record, "request_latency").unwrap() - metric(record, "time_to_first_token").unwrap();
+        let per_token = metric(record, "inter_token_latency").unwrap();
+        assert!((per_token - latency / (sequence - 1.0)).abs() < 1e-6, "{record}");
+    }
+    let root = run.json("profile_export_aiperf.json");
+    assert_eq!(root["usage_discrepancy_count"]["avg"], 30.0);
+    assert_eq!(root["total_osl"]["avg"], json!(((output + reasoning) * 30) as f64));
+    assert_eq!(root["request_count"]["avg"], 30.0);
+    let report = run.json("client_report.json");
+    assert_eq!(report["counting"]["tokenizer"], "o200k_base");
+    assert_eq!(
+        (&report["counting"]["requests"], &report["counting"]["not_counted"]),
+        (&json!(30), &json!(0))
+    );
+    assert!(report["counting"]["cpu_time_ns"].is_u64(), "{report}");
+    assert_eq!(
+        report["phases"][0]["token_counting"]["osl"],
+        json!({"usage": 0, "chunks": 0, "tokenizer": 30})
+    );
+}
+
+#[test]
+fn a_reply_that_is_no_stream_is_counted_too_and_records_need_not_be_written() {
+    let server = Server::start(|_| {
+        Reply::Json(
+            json!({"object": "chat.completion", "choices": [{"message": {"content": "one two three"}}]}),
+        )
+    });
+    let run = Run::new(&config(&server, "streaming: false", "  artifacts: {records: false}\n"));
+    run.succeed(&["--tokenizer", "builtin", "--shards", "2"]);
+    let root = run.json("profile_export_aiperf.json");
+    assert_eq!(root["output_sequence_length"]["avg"], 3.0);
+    assert_eq!(root["output_sequence_length"]["count"], 30);
+    assert!(!run.path("profile_export.jsonl").exists());
+}
+
+#[test]
+fn the_servers_counts_alone_are_used_when_that_is_asked_for() {
+    let usage = json!({"prompt_tokens": 40, "completion_tokens": 16,
+                       "completion_tokens_details": {"reasoning_tokens": 6}});
+    let server = Server::start(move |_| chat_stream(&["a", "b"], Some(usage.clone())));
+    let run = Run::new(&config(&server, "streaming: true, use_server_token_count: true", ""));
+    run.succeed(&["--tokenizer", "builtin"]);
+    for record in run.records() {
+        assert_eq!(metric(&record, "input_sequence_length"), Some(40.0));
+        assert_eq!(metric(&record, "output_token_count"), Some(10.0));
+        assert_eq!(metric(&record, "output_sequence_length"), Some(16.0));
+        assert_eq!(metric(&record, "usage_completion_tokens_diff_pct"), None);
+    }
+    assert!(run.json("client_report.json").get("counting").is_none());
+
+    let silent = Server::start(|_| chat_stream(&["a", "b"], None));
+    let run = Run::new(&config(&silent, "streaming: true, use_server_token_count: true", ""));
+    run.succeed(&["--tokenizer", "builtin"]);
+    let root = run.json("profile_export_aiperf.json");
+    for tag in ["input_sequence_length", "output_sequence_length", "output_token_throughput", "total_isl"] {
+        assert!(root.get(tag).is_none(), "{tag} was counted by nobody");
+    }
+    assert_eq!(root["request_count"]["avg"], 30.0);
+}
