@@ -13,9 +13,12 @@ pub mod json;
 pub mod log;
 mod manifest;
 pub mod names;
+pub mod outputs;
 mod panel;
+pub mod raw;
 pub mod records;
 pub mod results;
+pub mod sink;
 mod timeslices;
 
 pub use file::WriteFailure;
@@ -190,7 +193,7 @@ fn slices_of(run: &FinishedRun<'_>) -> Option<Result<Vec<Slice>, NoSlices>> {
     let width = run.config.artifacts.slice_duration?;
     let profiling = run.phases.iter().filter(|phase| phase.kind == PhaseKind::Profiling);
     let tallies: Vec<&PhaseTally> = profiling.map(|phase| &phase.tally).collect();
-    Some(slices(&tallies, run.clock, width, run.config.endpoint.streaming))
+    Some(slices(&tallies, run.clock, width, run.config.endpoint.streams_tokens()))
 }
 
 fn write_csv(

@@ -25,7 +25,7 @@ pub mod tally;
 pub mod verdict;
 pub mod weighted;
 
-pub use batch::{RecordBatch, Said};
+pub use batch::{RawReads, RecordBatch, Said};
 pub use cost::{Cost, ReapDelay};
 pub use failure::Failure;
 pub use judgement::Judgement;

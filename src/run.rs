@@ -25,7 +25,6 @@ use crate::artifact::calibration;
 use crate::artifact::calibration::Calibration;
 use crate::artifact::log::Level;
 use crate::artifact::log::Log;
-use crate::artifact::records::RecordLines;
 use crate::config::Config;
 use crate::config::Load;
 use crate::dataset::Dataset;
@@ -46,7 +45,6 @@ use crate::plan::PlanError;
 use crate::plan::Shared;
 use crate::plan::Tuning;
 use crate::run::cores::Cores;
-use crate::run::counting::BATCH_TEXT_BYTES;
 use crate::run::counting::Counter;
 use crate::run::counting::Work;
 use crate::run::progress::Display;
@@ -153,6 +151,9 @@ pub enum RunError {
     /// Requests to the endpoint cannot be made.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The thread that writes records cannot be started.
+    #[error("the thread that writes records cannot be started: {0}")]
+    Recording(#[source] std::io::Error),
     /// The threads that count tokens cannot be started.
     #[error("the threads that count tokens cannot be started: {0}")]
     Counting(#[source] std::io::Error),
@@ -216,19 +217,18 @@ pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Resu
     let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
     let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
     let judgement = Arc::new(judgement);
-    let record_path = options.directory.join(artifact::names::records(&config.artifacts));
-    let records_failed = |source| RunError::Artifact { path: record_path.display().to_string(), source };
-    let text_bytes = if traffic.counts() { BATCH_TEXT_BYTES } else { 0 };
-    let (recorder, ports) = if config.artifacts.records {
-        let lines = RecordLines::new(config, dataset, options.clock, Arc::clone(&judgement));
-        let (recorder, ports) =
-            Recorder::start(&record_path, lines, usize::from(shards), text_bytes).map_err(records_failed)?;
-        (Some(recorder), ports.into_iter().map(Some).collect())
-    } else {
+    let text_bytes = traffic.batch_text_bytes(config);
+    let sinks = traffic
+        .sinks(config, &options.directory, options.clock, &judgement)
+        .map_err(|(path, source)| RunError::Artifact { path: path.display().to_string(), source })?;
+    let (recorder, ports) = if sinks.is_empty() {
         (None, (0..shards).map(|_| None).collect())
+    } else {
+        let (recorder, ports) =
+            Recorder::start(sinks, usize::from(shards), text_bytes).map_err(RunError::Recording)?;
+        (Some(recorder), ports.into_iter().map(Some).collect())
     };
-
-    let (counter, ports) = if traffic.counts() {
+    let (counter, ports) = if text_bytes > 0 {
         let work = Work {
             tokenizer: traffic.tokenizer.clone(),
             dataset: Arc::clone(dataset),
@@ -262,9 +262,9 @@ pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Resu
 
     let mut faults = gathered.faults;
     let records_lost = gathered.records_lost + recorded.lost;
-    faults.extend(recorded.fault);
+    faults.extend(recorded.faults);
     if records_lost > 0 {
-        faults.push(format!("{records_lost} lines of {} were lost", record_path.display()));
+        faults.push(format!("{records_lost} lines of the files of single requests were lost"));
     }
     let run = FinishedRun {
         config,
@@ -276,7 +276,7 @@ pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Resu
         interrupted: gathered.interrupted,
         records_lost,
         shards: gathered.shards,
-        counting: gathered.counting,
+        counting: gathered.counting.filter(|_| traffic.counts()),
         calibration: options.calibration,
     };
     let (ok, errors) = profiling_counts(&run);

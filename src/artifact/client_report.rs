@@ -14,7 +14,7 @@ pub const CLIENT_REPORT: &str = "client_report.json";
 
 /// The report.
 pub(super) fn report(run: &FinishedRun<'_>) -> Json {
-    let streaming = run.config.endpoint.streaming;
+    let streaming = run.config.endpoint.streams_tokens();
     let tallies: Vec<&PhaseTally> = run.phases.iter().map(|phase| &phase.tally).collect();
     let mut members = Map::new();
     let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
@@ -49,7 +49,7 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("sending_end_ns", json!(run.clock.unix_ns(phase.sending_ended)));
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
     members.extend(proof(phase));
-    members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming, run.dataset.isl_rule()));
+    members.extend(numbers(&[&phase.tally], run.config.endpoint.streams_tokens(), run.dataset.isl_rule()));
     if let Some(calibration) = &run.calibration {
         members.insert("calibration".to_owned(), calibration.json(run, phase));
     }

@@ -8,6 +8,11 @@ pub fn records(artifacts: &Artifacts) -> String {
     name(artifacts, "profile_export", ".jsonl")
 }
 
+/// Requests and replies as they went over the wire.
+pub fn raw(artifacts: &Artifacts) -> String {
+    name(artifacts, "profile_export", "_raw.jsonl")
+}
+
 /// The JSON results, of the run and of each phase.
 pub fn json(artifacts: &Artifacts) -> String {
     name(artifacts, "profile_export_aiperf", ".json")

@@ -38,7 +38,7 @@ impl Results {
         let kind = |kind: PhaseKind| -> Vec<&FinishedPhase> {
             run.phases.iter().filter(|phase| phase.kind == kind).collect()
         };
-        let streaming = run.config.endpoint.streaming;
+        let streaming = run.config.endpoint.streams_tokens();
         let clock = run.clock;
         let mut root = Scope::of(&kind(PhaseKind::Profiling), clock, streaming);
         root.interrupted = run.interrupted;

@@ -2,7 +2,7 @@
 //! its line out.
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
-use crate::config::meant::{CacheBust, Config, ContentType, Dataset, DatasetSource, PhaseKind};
+use crate::config::meant::{CacheBust, Config, ContentType, Dataset, DatasetSource, EndpointKind, PhaseKind};
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
 /// reading.
@@ -76,6 +76,20 @@ impl Found<'_> {
     fn dataset(&mut self) {
         let Dataset { prompts, source, replay, .. } = &self.config.dataset;
         let at = |name: &str| format!("datasets.0.{name}");
+        let without_tokens = !self.config.endpoint.kind.produces_tokens();
+        self.warn_if(
+            without_tokens && prompts.osl.is_some(),
+            &at("prompts.osl"),
+            "prompts.osl",
+            "the endpoint's replies have no tokens, and no limit is sent",
+        );
+        let stores =
+            self.config.endpoint.extra.get("store").is_some_and(|store| store.as_bool() != Some(false));
+        self.refuse_if(
+            self.config.endpoint.kind == EndpointKind::Responses && stores,
+            "endpoint.extra",
+            "endpoint.extra.store",
+        );
         let warmups_only = matches!(
             prompts.cache_bust,
             CacheBust::WarmupIsolationFirstTurn | CacheBust::WarmupIsolationSystem
@@ -112,8 +126,6 @@ impl Found<'_> {
         let config = self.config;
         let artifacts = &config.artifacts;
         let files = [
-            (artifacts.raw, "artifacts.raw", "no raw records are written"),
-            (artifacts.export_outputs_json, "artifacts.export_outputs_json", "no `outputs.json` is written"),
             (artifacts.auto_plot, "artifacts.auto_plot", "no plots are made"),
             (!artifacts.user_files.is_empty(), "artifacts.user_files", "they are not written"),
             (config.network_latency.enabled, "network_latency", "it is not measured"),

@@ -3,6 +3,7 @@
 use crate::engine::sessions::NO_SESSION;
 use crate::measure::Counted;
 use crate::measure::Outcome;
+use crate::measure::RawReads;
 use crate::measure::Record;
 use crate::time::Stamp;
 use crate::wire::Protocol;
@@ -74,6 +75,8 @@ pub(crate) struct Connection {
     pub(crate) record: Record,
     /// Spans between its content messages.
     pub(crate) gaps_ns: Vec<u64>,
+    /// When parts of the body came, where bodies are kept.
+    pub(crate) reads: RawReads,
     pub(crate) decoder: ReplyDecoder,
 }
 
@@ -90,6 +93,7 @@ impl Connection {
             holds: Holds::default(),
             record: blank_record(),
             gaps_ns: Vec::new(),
+            reads: RawReads::default(),
             decoder,
         }
     }

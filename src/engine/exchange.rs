@@ -395,21 +395,26 @@ impl Engine {
         gaps_ns: &[u64],
         holds: Holds,
     ) -> Measured {
-        let speaks = matches!(record.outcome, Outcome::Ok) && record.token_source == TokenSource::Client;
-        if matches!(record.outcome, Outcome::Abandoned) || !(speaks || holds.history) {
+        let is_good = matches!(record.outcome, Outcome::Ok);
+        let connection = self.connections.at(slot);
+        let texts = connection.decoder.texts().filter(|_| is_good);
+        let raw = connection.decoder.raw().filter(|_| is_good);
+        let has_more = texts.is_some() || raw.is_some() || holds.history;
+        if matches!(record.outcome, Outcome::Abandoned) || !has_more {
             return Measured::Here;
         }
         let live = &mut self.live[position];
-        let texts = self.connections.at(slot).decoder.texts().filter(|_| speaks);
         let said = Said {
             history: holds.history.then(|| live.sessions.history_of(holds.session)),
             output: texts.filter(|texts| texts.has_output).map(|texts| texts.output.as_bytes()),
             reasoning: texts.filter(|texts| texts.has_reasoning).map(|texts| texts.reasoning.as_bytes()),
+            raw,
+            reads: raw.map(|_| connection.reads.packed()),
         };
         if self.batch.push_uncounted(record, gaps_ns, &said) {
             return Measured::Elsewhere;
         }
-        if speaks {
+        if is_good && record.token_source == TokenSource::Client {
             record.token_source = TokenSource::Estimate;
             live.tally.not_counted();
         }
@@ -500,6 +505,14 @@ impl Connection {
         if let Some(status) = fed.status {
             record.status = Some(status);
             record.headers = Some(now);
+        }
+        if fed.body_bytes > 0
+            && let Some(raw) = self.decoder.raw()
+        {
+            if record.first_body.is_none() {
+                self.reads.begin(self.decoder.is_stream());
+            }
+            self.reads.push(now, raw.len());
         }
         if fed.body_bytes > 0 {
             record.first_body.get_or_insert(now);

@@ -1,6 +1,7 @@
 //! Records on their way from a shard to whoever counts their tokens and to the record file.
 
 use crate::measure::Record;
+use crate::time::Stamp;
 
 /// A bounded batch of finished requests, the gaps between their content messages and the texts that are
 /// still to be counted, end to end.
@@ -24,12 +25,11 @@ struct Note {
     uncounted: Option<Lengths>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Lengths {
-    history: Option<usize>,
-    output: Option<usize>,
-    reasoning: Option<usize>,
-}
+/// Of the parts of [`Said`] in their order.
+type Lengths = [Option<usize>; PARTS];
+
+/// Parts of [`Said`].
+const PARTS: usize = 5;
 
 /// The texts of a request that are to be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,53 @@ pub struct Said<'a> {
     pub output: Option<&'a [u8]>,
     /// What it thought.
     pub reasoning: Option<&'a [u8]>,
+    /// The body as it came, without framing; absent unless it is kept.
+    pub raw: Option<&'a [u8]>,
+    /// When parts of that body came: see [`RawReads`].
+    pub reads: Option<&'a [u8]>,
+}
+
+impl<'a> Said<'a> {
+    const fn parts(&self) -> [Option<&'a [u8]>; PARTS] {
+        [self.history, self.output, self.reasoning, self.raw, self.reads]
+    }
+}
+
+/// When parts of a body came, packed to go along with it: for each read its stamp and where it ended.
+#[derive(Clone, Debug, Default)]
+pub struct RawReads {
+    bytes: Vec<u8>,
+}
+
+impl RawReads {
+    /// Forgets everything and says whether the body is an event stream.
+    pub fn begin(&mut self, is_stream: bool) {
+        self.bytes.clear();
+        self.bytes.push(u8::from(is_stream));
+    }
+
+    /// The body was `end` bytes long at `now`.
+    pub fn push(&mut self, now: Stamp, end: usize) {
+        self.bytes.extend_from_slice(&now.since(Stamp::ORIGIN).0.to_le_bytes());
+        self.bytes.extend_from_slice(&(end as u64).to_le_bytes());
+    }
+
+    /// As it goes along.
+    pub fn packed(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether the body is a stream, and each read in order, from what was packed.
+    pub fn unpack(packed: &[u8]) -> (bool, impl Iterator<Item = (Stamp, usize)>) {
+        let (is_stream, reads) =
+            packed.split_first().map_or((false, packed), |(first, rest)| (*first == 1, rest));
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        let reads = reads.chunks_exact(16).map(move |pair| {
+            let (stamp, end) = pair.split_at(8);
+            (Stamp::from_nanos(number(stamp)), usize::try_from(number(end)).unwrap_or(usize::MAX))
+        });
+        (is_stream, reads)
+    }
 }
 
 impl RecordBatch {
@@ -70,7 +117,7 @@ impl RecordBatch {
 
     /// Adds a request whose tokens are still to be counted, unless there is no room for it or its texts.
     pub fn push_uncounted(&mut self, record: &Record, gaps_ns: &[u64], said: &Said<'_>) -> bool {
-        let parts = [said.history, said.output, said.reasoning];
+        let parts = said.parts();
         let bytes: usize = parts.iter().flatten().map(|part| part.len()).sum();
         if self.text_bytes == 0 || self.is_full() || self.texts.len() + bytes > self.text_bytes {
             return false;
@@ -78,8 +125,7 @@ impl RecordBatch {
         for part in parts.into_iter().flatten() {
             self.texts.extend_from_slice(part);
         }
-        let [history, output, reasoning] = parts.map(|part| part.map(<[u8]>::len));
-        self.add(record, gaps_ns, Some(Lengths { history, output, reasoning }));
+        self.add(record, gaps_ns, Some(parts.map(|part| part.map(<[u8]>::len))));
         true
     }
 
@@ -132,27 +178,39 @@ impl RecordBatch {
     pub fn count(&mut self, mut count: impl FnMut(&mut Record, &Said<'_>)) {
         let mut at = 0;
         for (record, note) in self.records.iter_mut().zip(&self.notes) {
-            let mut rest = self.texts.get(at..note.texts_end).unwrap_or_default();
+            let texts = self.texts.get(at..note.texts_end).unwrap_or_default();
             at = note.texts_end;
-            let Some(lengths) = note.uncounted else { continue };
-            let mut take = |length: Option<usize>| {
-                let (part, behind) = rest.split_at_checked(length?)?;
-                rest = behind;
-                Some(part)
-            };
-            let said = Said {
-                history: take(lengths.history),
-                output: take(lengths.output),
-                reasoning: take(lengths.reasoning),
-            };
-            count(record, &said);
+            if let Some(lengths) = note.uncounted {
+                count(record, &said(texts, lengths));
+            }
         }
+    }
+
+    /// The requests, each with what there was to count of it.
+    pub fn said(&self) -> impl Iterator<Item = (&Record, Said<'_>)> {
+        let mut at = 0;
+        self.records.iter().zip(&self.notes).map(move |(record, note)| {
+            let texts = self.texts.get(at..note.texts_end).unwrap_or_default();
+            at = note.texts_end;
+            (record, note.uncounted.map_or_else(Said::default, |lengths| said(texts, lengths)))
+        })
     }
 
     /// The requests that were handed over to be counted, each with its gaps, for whoever measures them.
     pub fn handed_over(&self) -> impl Iterator<Item = (&Record, &[u64])> {
         self.iter().zip(&self.notes).filter(|(_, note)| note.uncounted.is_some()).map(|(one, _)| one)
     }
+}
+
+/// Takes the texts of a request apart.
+fn said(texts: &[u8], lengths: Lengths) -> Said<'_> {
+    let mut rest = texts;
+    let [history, output, reasoning, raw, reads] = lengths.map(|length| {
+        let (part, behind) = rest.split_at_checked(length?)?;
+        rest = behind;
+        Some(part)
+    });
+    Said { history, output, reasoning, raw, reads }
 }
 
 /// Gaps per request that a fresh batch has room for.
@@ -166,12 +224,12 @@ mod tests {
     #[test]
     fn texts_stay_with_their_requests_and_never_grow_beyond_their_room() {
         let mut batch = RecordBatch::with_texts(8, 10);
-        let said = Said { history: None, output: Some(b"abc"), reasoning: Some(b"") };
+        let said = Said { output: Some(b"abc"), reasoning: Some(b""), ..Said::default() };
         assert!(batch.push_uncounted(&record(0), &[1, 2], &said));
         assert!(batch.push(&record(1), &[3]));
         let long = Said { output: Some(b"12345678"), ..Said::default() };
         assert!(!batch.push_uncounted(&record(2), &[], &long), "there is room for 7 bytes");
-        let fits = Said { history: Some(b"{},"), output: Some(b"x"), reasoning: None };
+        let fits = Said { history: Some(b"{},"), output: Some(b"x"), ..Said::default() };
         assert!(batch.push_uncounted(&record(2), &[4], &fits));
         let mut seen = Vec::new();
         batch.count(|record, found| {
@@ -186,6 +244,18 @@ mod tests {
         let room = batch.texts.capacity();
         batch.clear();
         assert!(batch.is_empty() && batch.texts.capacity() == room);
+    }
+
+    #[test]
+    fn reads_come_out_as_they_were_packed() {
+        let mut reads = RawReads::default();
+        reads.begin(true);
+        reads.push(Stamp::from_nanos(5), 300);
+        reads.push(Stamp::from_nanos(u64::MAX), 70_000);
+        let (is_stream, unpacked) = RawReads::unpack(reads.packed());
+        assert!(is_stream);
+        let expected = [(Stamp::from_nanos(5), 300), (Stamp::from_nanos(u64::MAX), 70_000)];
+        assert_eq!(unpacked.collect::<Vec<_>>(), expected);
     }
 
     #[test]

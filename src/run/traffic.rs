@@ -3,12 +3,21 @@
 //! It starts no run and writes no file. Nothing is fetched: a tokenizer that is not on this machine is an
 //! error when it was asked for, and a warning when it was not.
 
+use crate::artifact::names;
+use crate::artifact::outputs::{OUTPUTS, Outputs};
+use crate::artifact::raw::{RawFile, RawHeader};
+use crate::artifact::records::RecordLines;
+use crate::artifact::sink::{RecordFile, Sink};
 use crate::config::Config;
 use crate::dataset::{Dataset, DatasetError, endpoint_settings, make};
-use crate::endpoint::{ContextMode, EndpointError, EndpointSettings};
+use crate::endpoint::{ContextMode, EndpointError, EndpointSettings, HeaderValue};
+use crate::measure::Judgement;
+use crate::run::counting::BATCH_TEXT_BYTES;
+use crate::time::Clock;
 use crate::tokenizer::{HubCache, Tokenizer, TokenizerError};
 use crate::wire::{KeepTexts, Protocol};
 use std::num::NonZero;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
@@ -95,13 +104,66 @@ impl Traffic {
     pub fn protocol(&self, config: &Config) -> Result<Protocol, EndpointError> {
         let keeps = if self.carries(ContextMode::DeltasWithoutResponses) {
             KeepTexts::SentBack
-        } else if self.counts_replies() {
+        } else if self.counts_replies() || config.artifacts.export_outputs_json {
             KeepTexts::Yes
         } else {
             KeepTexts::No
         };
         let protocol = Protocol::new(&config.endpoint.urls, &self.settings, keeps)?;
-        Ok(if self.counts_replies() { protocol.counted_by_client() } else { protocol })
+        let protocol = if self.counts_replies() { protocol.counted_by_client() } else { protocol };
+        Ok(if config.artifacts.raw { protocol.keeping_raw() } else { protocol })
+    }
+
+    /// Bytes of texts that go along with a batch of records; 0: nobody needs any.
+    pub fn batch_text_bytes(&self, config: &Config) -> usize {
+        let artifacts = &config.artifacts;
+        let needed = self.counts() || artifacts.raw || artifacts.export_outputs_json;
+        if needed { BATCH_TEXT_BYTES } else { 0 }
+    }
+
+    /// The files of single requests that `config` asks for, in `directory`, with the name of the one that
+    /// could not be made.
+    ///
+    /// # Errors
+    /// A file cannot be made.
+    pub fn sinks(
+        &self,
+        config: &Config,
+        directory: &Path,
+        clock: Clock,
+        judgement: &Arc<Judgement>,
+    ) -> Result<Vec<Box<dyn Sink>>, (PathBuf, std::io::Error)> {
+        let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+        let artifacts = &config.artifacts;
+        if artifacts.records {
+            let path = directory.join(names::records(artifacts));
+            let lines = RecordLines::new(config, &self.dataset, clock, Arc::clone(judgement));
+            let file = RecordFile::create(path.clone(), lines).map_err(|error| (path, error))?;
+            sinks.push(Box::new(file));
+        }
+        if artifacts.export_outputs_json {
+            let file = Outputs::create(directory, config, &self.dataset, clock)
+                .map_err(|error| (directory.join(OUTPUTS), error))?;
+            sinks.push(Box::new(file));
+        }
+        if artifacts.raw {
+            let path = directory.join(names::raw(artifacts));
+            let file = RawFile::create(path.clone(), self.raw_headers(), config, &self.dataset, clock)
+                .map_err(|error| (path, error))?;
+            sinks.push(Box::new(file));
+        }
+        Ok(sinks)
+    }
+
+    fn raw_headers(&self) -> Vec<RawHeader> {
+        // They have been made before, or there would be no traffic.
+        let headers = self.settings.request_headers(&[]).unwrap_or_default();
+        let raw = headers.into_iter().map(|(name, value)| match value {
+            HeaderValue::Fixed(value) => RawHeader::Fixed(name, value),
+            HeaderValue::RequestId => RawHeader::RequestId(name),
+            HeaderValue::SessionId => RawHeader::SessionId(name),
+        });
+        raw.collect()
     }
 
     /// Whether tokens are counted while the run goes on: those of replies, and those of prompts with a

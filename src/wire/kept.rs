@@ -41,6 +41,11 @@ impl Kept {
         }
     }
 
+    /// Whether replies are sent back as answers.
+    pub(in crate::wire) const fn sends_back(&self) -> bool {
+        self.answer.is_some()
+    }
+
     pub(in crate::wire) const fn texts(&self) -> &Texts {
         &self.texts
     }

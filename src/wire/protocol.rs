@@ -60,6 +60,13 @@ impl Protocol {
         self
     }
 
+    /// Bodies of replies are kept as they come.
+    #[must_use]
+    pub fn keeping_raw(mut self) -> Self {
+        self.decoder = self.decoder.keeping_raw();
+        self
+    }
+
     /// Who counts the tokens of replies.
     pub const fn tokens(&self) -> TokenSource {
         self.tokens

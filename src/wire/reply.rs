@@ -25,6 +25,8 @@ const BEGIN_BYTES: usize = 64;
 const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is kept of the body of an error status, in bytes; the rest is read and dropped.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+/// What is kept of a body as it comes, in bytes.
+const RAW_BYTES_MAX: usize = 512 * 1024;
 /// A buffer larger than this is given back when the reply is over.
 const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
@@ -42,6 +44,10 @@ pub struct ReplyDecoder {
     reader: Option<Box<Reader>>,
     /// What the reply says, when it is kept.
     kept: Option<Box<Kept>>,
+    /// The body as it comes, when that is kept.
+    raw: Option<Vec<u8>>,
+    /// The body is, or was, an event stream.
+    is_stream: bool,
     usage: Option<Usage>,
     /// A fault of the content, reported where the reply ends.
     content_fault: Option<Box<Fault>>,
@@ -215,11 +221,29 @@ impl ReplyDecoder {
         Ok(Self { reader, kept, ..Self::default() })
     }
 
+    /// Keeps the body of each reply as it comes, too.
+    #[must_use]
+    pub fn keeping_raw(mut self) -> Self {
+        self.raw = Some(Vec::new());
+        self
+    }
+
+    /// The body so far, without framing, up to the largest that is kept; absent unless bodies are kept.
+    pub fn raw(&self) -> Option<&[u8]> {
+        self.raw.as_deref()
+    }
+
+    /// Whether the body is an event stream.
+    pub const fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
     /// Another decoder of the same kind, with nothing read yet.
     pub fn fresh(&self) -> Self {
         Self {
             reader: self.reader.clone(),
             kept: self.kept.as_ref().map(|kept| Box::new(kept.fresh())),
+            raw: self.raw.as_ref().map(|_| Vec::new()),
             ..Self::default()
         }
     }
@@ -249,6 +273,11 @@ impl ReplyDecoder {
         if let Some(kept) = &mut self.kept {
             kept.reset();
         }
+        if let Some(raw) = &mut self.raw {
+            raw.clear();
+            raw.shrink_to(RETAINED_BYTES_MAX);
+        }
+        self.is_stream = false;
         self.content_fault = None;
         self.any_message = false;
         self.any_content = false;
@@ -306,6 +335,10 @@ impl ReplyDecoder {
                 }
                 Place::Body(body) => match body.framing.next(bytes)? {
                     Piece::Data(data) => {
+                        if let Some(raw) = &mut self.raw {
+                            let room = RAW_BYTES_MAX.saturating_sub(raw.len());
+                            raw.extend_from_slice(data.get(..room).unwrap_or(data));
+                        }
                         let is_last = body.framing.is_counted_out();
                         match body.holds {
                             Holds::Binary => fed.body_bytes += data.len(),
@@ -365,6 +398,7 @@ impl ReplyDecoder {
         fed.status = Some(head.status);
         let error = (!head.is_success()).then(|| Box::new((head.status, head.reason)));
         let Head { framing, holds, keeps_alive, .. } = head;
+        self.is_stream = matches!(holds, Holds::Events);
         self.place = Place::Body(Body { framing, holds, keeps_alive, read_in_place: false, error });
         Ok(true)
     }

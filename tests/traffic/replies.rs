@@ -114,3 +114,57 @@ fn the_servers_counts_alone_are_used_when_that_is_asked_for() {
     }
     assert_eq!(root["request_count"]["avg"], 30.0);
 }
+
+#[test]
+fn outputs_and_raw_records_hold_what_was_said() {
+    let server = Server::start(|request| {
+        let last = request.messages().last().unwrap().1.clone();
+        chat_stream(&["you said ", &format!("\"{last}\"")], None)
+    });
+    let yaml = format!(
+        "benchmark:\n  model: demo\n  endpoint: {{url: 'http://{}', streaming: true, api_key: sesame-4711}}\n  \
+         dataset: {{type: file, format: multi_turn, records: [{{session_id: s, turns: [{{text: a}}, {{text: b}}]}}]}}\n  \
+         phases:\n    - {{name: warmup, type: concurrency, concurrency: 1, sessions: 1}}\n    \
+         - {{name: profiling, kind: profiling, type: concurrency, concurrency: 1, sessions: 2}}\n  \
+         artifacts: {{raw: true, export_outputs_json: true}}\n",
+        server.address
+    );
+    let run = Run::new(&yaml);
+    let said = run.succeed(&["--tokenizer", "builtin"]);
+    assert!(!said.contains("warning"), "{said}");
+
+    let outputs = run.json("outputs.json");
+    assert_eq!(outputs["schema_version"], "1.0");
+    let data = outputs["data"].as_array().unwrap();
+    let texts: Vec<&Value> = data.iter().map(|entry| &entry["response_text"]).collect();
+    assert_eq!(texts, ["you said \"a\"", "you said \"b\"", "you said \"a\"", "you said \"b\""]);
+    for (place, entry) in data.iter().enumerate() {
+        assert_eq!(entry["session_num"], json!(place));
+        assert_eq!((&entry["turn_index"], &entry["conversation_id"]), (&json!(place % 2), &json!("s")));
+        let metrics: Vec<&String> = entry["metrics"].as_object().unwrap().keys().collect();
+        assert_eq!(metrics.len(), 6, "{metrics:?}");
+    }
+
+    let raw = run.lines("profile_export_raw.jsonl");
+    assert_eq!(raw.len(), 6, "warmups included");
+    let requests = server.requests();
+    for (line, request) in raw.iter().zip(&requests) {
+        assert_eq!(line["payload"], request.body);
+        assert_eq!(line["metadata"]["x_request_id"], request.header("X-Request-ID").unwrap());
+        assert_eq!(line["request_headers"]["Authorization"], "<redacted>");
+        assert_eq!(line["request_headers"]["X-Request-ID"], request.header("X-Request-ID").unwrap());
+        assert_eq!(line["status"], 200);
+        let packets: Vec<&Value> = line["responses"].as_array().unwrap().iter().collect();
+        assert_eq!(packets.len(), 3);
+        let first: Value = serde_json::from_str(packets[0]["packets"][0]["value"].as_str().unwrap()).unwrap();
+        assert_eq!(first["choices"][0]["delta"]["content"], "you said ");
+        assert_eq!(packets[2]["packets"][0], json!({"name": "data", "value": "[DONE]"}));
+        assert!(packets.iter().all(|packet| packet["perf_ns"].as_u64() > line["start_perf_ns"].as_u64()));
+    }
+    assert_eq!(run.any_file_says("sesame-4711"), None);
+    assert!(
+        std::fs::read_dir(run.path(""))
+            .unwrap()
+            .all(|file| { !file.unwrap().file_name().to_string_lossy().contains("scratch") })
+    );
+}
