@@ -10,6 +10,7 @@ mod recorded;
 use feeder::Feeder;
 use phasor::shard::ring::{Event, Ring, RingOptions, SocketId, Wait};
 use phasor::time::{Clock, Nanos};
+use phasor::wire::KeepTexts;
 use recorded::{Reply, Split, Text};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -112,6 +113,23 @@ fn nothing_is_allocated_beyond_the_exact_samples_either() {
     assert_eq!(allocations(|| feeder.run_to(WARM_UP + COUNTED)), 0);
     let (tally, _) = feeder.finish();
     assert!(!tally.is_exact());
+}
+
+#[test]
+fn texts_that_are_counted_elsewhere_cost_no_allocation() {
+    for text in [Text::Plain, Text::Escapes, Text::Reasoning] {
+        for split in SPLITS {
+            let replies = Reply::recording(text, TOKENS, split);
+            let mut feeder = Feeder::keeping(CLOSED, &replies, 1 << 20, KeepTexts::Yes);
+            feeder.hold_to(64);
+            feeder.run_to(WARM_UP);
+            let allocated = allocations(|| feeder.run_to(WARM_UP + COUNTED));
+            assert_eq!(allocated, 0, "{text:?}, {split:?}");
+            let (tally, _) = feeder.finish();
+            assert!(tally.handed_over() >= WARM_UP + COUNTED);
+            assert_eq!((tally.counts().not_counted, tally.counts().osl_by_usage), (0, 0));
+        }
+    }
 }
 
 const MESSAGE: &[u8] = &[b'm'; 700];

@@ -504,13 +504,14 @@ impl ReplyDecoder {
             Some(reader) => (read_any(reader, self.kept.as_deref_mut(), data), None),
             None => delta::read(data),
         };
+        let mut text = text;
         if let (None, Some(kept), Reading::Delta(delta)) = (&self.reader, &mut self.kept, &reading) {
+            // A call is more than its text, and its name may come in a message that has nothing to count.
+            let is_call = kept.sends_back() && memchr::memmem::find(data, b"tool_calls").is_some();
+            text = text.filter(|_| !is_call);
             match &text {
                 Some(text) => kept.piece(data.get(text.clone()).unwrap_or_default(), speech(delta.output)),
-                // The name of a call may come in a message that has nothing to count.
-                None if delta.content || memchr::memmem::find(data, b"tool_calls").is_some() => {
-                    kept.chat(data)
-                }
+                None if delta.content || is_call => kept.chat(data),
                 None => {}
             }
         }
