@@ -88,9 +88,15 @@ pub enum ShardFault {
     /// The ring failed while it was in use.
     #[error("io_uring failed: {0}")]
     Enter(#[from] std::io::Error),
+    /// Its thread panicked.
+    #[error("its thread failed; this is a fault of phasor, please report it")]
+    Panicked,
     /// There is no ring.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// It has no thread.
+    #[error("{0}")]
+    Unstarted(String),
 }
 
 /// One shard's part of a closed phase.
@@ -225,15 +231,17 @@ impl Driver {
         }
     }
 
-    /// Drives the shard through all phases and reports the end.
-    pub(super) async fn run(mut self) {
+    /// Drives the shard through all phases and reports the end. Gives the ring back if it can be used again.
+    pub(super) async fn run(mut self) -> Option<Ring> {
         let fault = self.turn_until_done().await.err();
+        let failed = fault.is_some();
         self.close_down();
         let cost = self.meter.cost(&self.whole, self.shard.clock.now());
         let records_lost = self.shard.engine.records_lost();
         let shard = self.shard.shard;
         // The conductor is gone only when the process is about to end.
         let _ = self.shard.messages.send(Message::Ended { shard, cost, records_lost, fault });
+        (!failed && self.ring.is_idle()).then_some(self.ring)
     }
 
     async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
