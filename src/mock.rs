@@ -1,4 +1,5 @@
-//! The built-in inference server: OpenAI chat completions with chosen timing and chosen faults.
+//! The built-in inference server: OpenAI chat completions, and the other endpoints with text, with chosen
+//! timing and chosen faults.
 //!
 //! It runs in its own process (`phasor mock`) or beside a run (`phasor profile --mock`), on the same ring
 //! layer as the client, and keeps a log of arrivals that a test can hold against the client's own account.
@@ -12,6 +13,7 @@ mod intake;
 mod log;
 mod metrics;
 mod reply;
+mod tongue;
 mod worker;
 
 pub use delay::{Delay, DelayError};

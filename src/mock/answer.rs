@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn answer(writes: Writes, stream: bool, fault: Option<Fault>, random: &mut fastrand::Rng) -> Answer {
-        let model = Model::new(b"m", 1);
+        let model = Model::new(b"m", 1, crate::mock::tongue::Tongue::Chat);
         let extent = Extent { tokens: 10, prompt_tokens: 3, limited: true, usage: false };
         let identity = Identity { id: 1, created_s: 1_700_000_000 };
         let [ttft, itl] = [Delay::Fixed(Nanos(1_000)), Delay::Fixed(Nanos(100))];
@@ -251,7 +251,7 @@ mod tests {
 
     /// Times and sizes of all writes when each happens `late` after it is due.
     fn writes(mut answer: Answer, late: Nanos, random: &mut fastrand::Rng) -> Vec<(u64, usize)> {
-        let model = Model::new(b"m", 1);
+        let model = Model::new(b"m", 1, crate::mock::tongue::Tongue::Chat);
         let [ttft, itl] = [Delay::Fixed(Nanos(1_000)), Delay::Fixed(Nanos(100))];
         let (mut found, mut now, mut scratch) = (Vec::new(), answer.arrival, Vec::new());
         while !answer.done() {

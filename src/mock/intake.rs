@@ -2,6 +2,7 @@
 //! split anywhere. It answers nothing itself.
 
 use crate::mock::body::{self, Chat};
+use crate::mock::tongue::Tongue;
 
 /// Longest head in bytes.
 const HEAD_MAX: usize = 64 << 10;
@@ -23,6 +24,8 @@ pub(super) enum Route {
     Metrics,
     /// /v1/models.
     Models,
+    /// POST to another endpoint with text, or why its body is none.
+    Other(Tongue, Result<Chat, &'static str>),
     /// A known path with another method than this.
     OtherMethod(&'static str),
     /// A path that is not served.
@@ -79,6 +82,7 @@ enum Path {
     Health,
     Metrics,
     Models,
+    Other(Tongue),
     Unknown,
 }
 
@@ -152,7 +156,13 @@ impl Intake {
                 let body = self.input.get(body).unwrap_or_default();
                 Route::Chat(body::read(body, &mut self.model))
             }
-            (Path::Chat, Method::Get | Method::Head | Method::Other) => Route::OtherMethod("POST"),
+            (Path::Other(tongue), Method::Post) => {
+                let body = self.input.get(body).unwrap_or_default();
+                Route::Other(tongue, tongue.read(body, &mut self.model))
+            }
+            (Path::Chat | Path::Other(_), Method::Get | Method::Head | Method::Other) => {
+                Route::OtherMethod("POST")
+            }
             (Path::Unknown, _) => Route::Unknown,
             (_, Method::Other | Method::Post) => Route::OtherMethod("GET, HEAD"),
             (Path::Health, Method::Get | Method::Head) => Route::Health,
@@ -196,7 +206,7 @@ impl Intake {
             "/health" => Path::Health,
             "/metrics" => Path::Metrics,
             "/v1/models" => Path::Models,
-            _ => Path::Unknown,
+            path => Tongue::at(path).map_or(Path::Unknown, Path::Other),
         };
         let (mut length, mut chunked, mut close, mut expects) = (None, false, false, false);
         self.request_id.clear();
