@@ -1,7 +1,7 @@
 //! The schema of configs: the file in docs is the program's own, and it refuses nothing that phasor takes.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-#[path = "checks/json_schema.rs"]
+#[path = "support/json_schema.rs"]
 mod json_schema;
 
 use phasor::config::keys::json_of;

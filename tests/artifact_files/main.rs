@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod golden;
-#[path = "../checks/json_schema.rs"]
+#[path = "../support/json_schema.rs"]
 mod json_schema;
 mod oracle;
 mod schema;
