@@ -52,7 +52,7 @@ impl Outputs {
     /// # Errors
     /// The file cannot be made.
     pub fn create(directory: &Path, config: &Config, dataset: &Dataset, clock: Clock) -> io::Result<Self> {
-        let turns = dataset.sessions().iter().flat_map(|session| 0_u32..session.rows.len() as u32);
+        let turns = dataset.sessions().iter().flat_map(|session| (0_u32..).take(session.rows.len()));
         let rows = dataset.rows().iter().zip(turns);
         let options = File::options().read(true).write(true).create(true).truncate(true).clone();
         Ok(Self {

@@ -172,7 +172,7 @@ fn responses(raw: &[u8], reads: &[u8]) -> Json {
     let (is_stream, reads) = RawReads::unpack(reads);
     let reads: Vec<(Stamp, usize)> = reads.collect();
     let whole_at = |end: usize| {
-        let read = reads.iter().find(|(_, bytes)| *bytes >= end).or(reads.last());
+        let read = reads.iter().find(|(_, bytes)| *bytes >= end).or_else(|| reads.last());
         read.map_or(0, |(stamp, _)| nanos(*stamp))
     };
     if !is_stream {

@@ -97,16 +97,15 @@ impl Counter {
         let (full, input) = mpsc::sync_channel(BATCHES_PER_SHARD * ports.len().max(1));
         let (mut onwards, mut outer) = (Vec::new(), Vec::new());
         for (shard, port) in ports.into_iter().enumerate() {
-            let (onward, empty) = match port {
-                Some(port) => (Onward::Writer(port.full), port.empty),
-                None => {
-                    let (back, empty) = mpsc::sync_channel(BATCHES_PER_SHARD);
-                    for _ in 1..BATCHES_PER_SHARD {
-                        // The channel has room for all of them: it was made for this many.
-                        let _ = back.try_send(RecordBatch::with_texts(BATCH_RECORDS, BATCH_TEXT_BYTES));
-                    }
-                    (Onward::Back(back), empty)
+            let (onward, empty) = if let Some(port) = port {
+                (Onward::Writer(port.full), port.empty)
+            } else {
+                let (back, empty) = mpsc::sync_channel(BATCHES_PER_SHARD);
+                for _ in 1..BATCHES_PER_SHARD {
+                    // The channel has room for all of them: it was made for this many.
+                    let _ = back.try_send(RecordBatch::with_texts(BATCH_RECORDS, BATCH_TEXT_BYTES));
                 }
+                (Onward::Back(back), empty)
             };
             onwards.push(onward);
             outer.push(Some(RecordPort { shard, full: full.clone(), empty }));
@@ -299,12 +298,12 @@ mod tests {
         let (counter, ports) = Counter::start(vec![None, None], &work(), 3, &[])?;
         let mut expected = 0;
         for (shard, port) in ports.iter().flatten().enumerate() {
-            for number in 0..40_u64 {
+            for number in 0..40_usize {
                 let Ok(mut batch) = port.empty.recv() else { panic!("no batch came back") };
                 assert!(batch.is_empty());
-                let output = "word ".repeat(1 + number as usize % 7);
+                let output = "word ".repeat(1 + number % 7);
                 let said = Said { output: Some(output.as_bytes()), ..Said::default() };
-                assert!(batch.push_uncounted(&good(number), &[], &said));
+                assert!(batch.push_uncounted(&good(number as u64), &[], &said));
                 // One that was measured elsewhere is passed on and not counted.
                 assert!(batch.push(&record(1_000), &[]));
                 expected += 1;

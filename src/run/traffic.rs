@@ -210,19 +210,17 @@ fn choose(
     if let Some(name) = config.tokenizer.name.as_ref().or(of_model) {
         return Tokenizer::load_from(name, revision, cache);
     }
-    match cache.snapshot(&config.model, revision) {
-        Some(directory) => Tokenizer::from_path(&directory),
-        None => {
-            warnings.push(format!(
-                "no tokenizer of `{}` is in the hub cache `{}`: prompts are counted in words, replies by the \
-                 server's usage or by messages. Give `--tokenizer` a directory with a tokenizer.json, a name from \
-                 the cache, or `builtin` (o200k_base); `--tokenizer none` does without one and says nothing",
-                config.model,
-                cache.directory().display()
-            ));
-            Ok(Tokenizer::Words)
-        }
+    if let Some(directory) = cache.snapshot(&config.model, revision) {
+        return Tokenizer::from_path(&directory);
     }
+    warnings.push(format!(
+        "no tokenizer of `{}` is in the hub cache `{}`: prompts are counted in words, replies by the server's usage \
+         or by messages. Give `--tokenizer` a directory with a tokenizer.json, a name from the cache, or `builtin` \
+         (o200k_base); `--tokenizer none` does without one and says nothing",
+        config.model,
+        cache.directory().display()
+    ));
+    Ok(Tokenizer::Words)
 }
 
 #[cfg(test)]

@@ -58,13 +58,12 @@ impl Kept {
     pub(in crate::wire) fn piece(&mut self, escaped: &[u8], speech: Speech) {
         let whole =
             if memchr::memchr(b'\\', escaped).is_none() { str::from_utf8(escaped).ok() } else { None };
-        let text = match whole {
-            Some(text) => text,
-            None => {
-                self.plain.clear();
-                unescape(escaped, &mut self.plain);
-                &self.plain
-            }
+        let text = if let Some(text) = whole {
+            text
+        } else {
+            self.plain.clear();
+            unescape(escaped, &mut self.plain);
+            &self.plain
         };
         self.texts.push(text, speech);
         if let Some(answer) = &mut self.answer {
