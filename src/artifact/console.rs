@@ -71,11 +71,13 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
             text.push('\n');
         }
     }
-    if let Some(phase) = run.phases.first()
-        && let Some(warning) = panel::length_mismatch(root, phase.tally.judgement(), width)
-    {
-        text.push('\n');
-        text.push_str(&warning);
+    if let Some(phase) = run.phases.first() {
+        let judgement = phase.tally.judgement();
+        let warnings = [panel::usage_discrepancy, panel::length_mismatch];
+        for warning in warnings.into_iter().filter_map(|warning| warning(root, judgement, width)) {
+            text.push('\n');
+            text.push_str(&warning);
+        }
     }
     section(&mut text, &client_table(run), width);
     text.push_str(&reasons(run));

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use crate::config::{Config, Load, meant};
 use crate::dataset::{
     CacheBust, CommonSpec, Composer, Conversations, Corpus, Dataset, DatasetError, Distribution, FileFormat,
-    FileSource, FileSpec, Law, ModelChoice, PrefixSpec, RangeRatio, RankingsSpec, Rendering, SequencePair,
-    SyntheticSpec, load,
+    FileSource, FileSpec, Law, ModelChoice, RankingsSpec, Rendering, SequencePair, SyntheticSpec, load,
 };
 use crate::endpoint::{Conversation, Dialect, EndpointSettings, RequestContentType, TemplateSettings};
 use crate::tokenizer::Tokenizer;
@@ -135,20 +134,11 @@ fn synthetic_spec(config: &Config, made: &meant::SyntheticDataset) -> Result<Syn
         batch_size: prompts.batch_size,
         corpus: corpus(prompts.corpus),
         sequences: prompts.mix.iter().map(sequence).collect(),
-        range_ratio: prompts.random_range.map(|range| RangeRatio {
-            input: range.input,
-            output: range.output,
-            style: range.style,
-        }),
+        range_ratio: prompts.random_range,
         turns: made.turns.as_ref().map_or(Distribution::fixed(1.0), distribution),
         turn_delay_ms: made.turn_delay_ms.as_ref().map_or(Distribution::fixed(0.0), distribution),
         turn_delay_ratio: dataset.replay.turn_delay_ratio.unwrap_or(1.0),
-        prefix: made.prefix.map(|prefix| match prefix {
-            meant::Prefix::Pool { size, length } => PrefixSpec::Pool { size, length },
-            meant::Prefix::Shared { system_length, user_context_length } => {
-                PrefixSpec::Shared { system_length, user_context_length }
-            }
-        }),
+        prefix: made.prefix,
         cache_bust: cache_bust(prompts.cache_bust)?,
         rankings: config.endpoint.kind.ranks().then(|| RankingsSpec {
             passages: distribution(&made.rankings.passages),

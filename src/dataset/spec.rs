@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-pub use crate::config::meant::{BatchSizes, RangeStyle, Synthesis};
+pub use crate::config::meant::{
+    BatchSizes, Prefix as PrefixSpec, RandomRange as RangeRatio, RangeStyle, Synthesis,
+};
 use crate::dataset::{Corpus, Distribution};
 
 /// What all datasets have in common.
@@ -101,36 +103,6 @@ pub struct SequencePair {
     pub osl_stddev: f64,
     /// In percent; all together 100.
     pub probability_percent: f64,
-}
-
-/// Lengths drawn evenly around their means.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RangeRatio {
-    /// For prompts.
-    pub input: f64,
-    /// For replies.
-    pub output: f64,
-    /// Whose rule.
-    pub style: RangeStyle,
-}
-
-/// Texts that conversations share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrefixSpec {
-    /// The first turn of each conversation begins with one of these.
-    Pool {
-        /// How many there are, at least 1.
-        size: u32,
-        /// Tokens of each, at least 1.
-        length: u32,
-    },
-    /// In front of all turns of every conversation.
-    Shared {
-        /// Tokens of the system prompt, the same for all.
-        system_length: Option<u32>,
-        /// Tokens of the user context, another one for each.
-        user_context_length: Option<u32>,
-    },
 }
 
 /// Where a cache-bust mark goes.

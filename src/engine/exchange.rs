@@ -254,6 +254,11 @@ impl Engine {
         let Some(slot) = idle.or_else(|| self.connections.take_free()) else {
             record.ended = now;
             record.outcome = Outcome::Failed(Box::new(Failure::client_socket(EMFILE)));
+            let live = &mut self.live[position];
+            if live.goes_on(job.session, &record.outcome) {
+                let history = live.sessions.history(job.session);
+                history::append(history, &self.dataset, job.row, job.correlation_id, None);
+            }
             self.settle(position, now, &record, &[], holds, Measured::Here);
             return;
         };

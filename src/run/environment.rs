@@ -8,11 +8,12 @@ use crate::shard::socket::SocketOptions;
 use crate::time::Nanos;
 
 /// Variables that are read elsewhere.
-const READ_ELSEWHERE: [&str; 4] = [
+const READ_ELSEWHERE: [&str; 5] = [
     "AIPERF_ENDPOINT_FORCE_CONTENT_PARTS",
     "AIPERF_HTTP_X_SESSION_AFFINITY_FROM_CORRELATION_ID",
     "AIPERF_METRICS_OSL_MISMATCH_MAX_TOKEN_THRESHOLD",
     "AIPERF_METRICS_OSL_MISMATCH_PCT_THRESHOLD",
+    "AIPERF_METRICS_USAGE_PCT_DIFF_THRESHOLD",
 ];
 
 /// Variables that mean nothing here, for a good reason: the clock is always the precise one, and what is cut

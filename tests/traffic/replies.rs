@@ -69,6 +69,8 @@ fn a_reply_is_encoded_once_however_it_was_cut_and_thoughts_apart() {
         (&json!(30), &json!(0))
     );
     assert!(report["counting"]["cpu_time_ns"].is_u64(), "{report}");
+    let console = std::fs::read_to_string(run.path("profile_export_console.txt")).unwrap();
+    assert!(console.contains("Token Count Discrepancy Warning"), "{console}");
     assert_eq!(
         report["phases"][0]["token_counting"]["osl"],
         json!({"usage": 0, "chunks": 0, "tokenizer": 30})
