@@ -90,9 +90,11 @@ struct InitArguments {
 /// Name and text of each template: the examples, which the tests run.
 const TEMPLATES: &[(&str, &str)] = &[
     ("multi-phase", include_str!("../../examples/multi-phase.yaml")),
+    ("multi-turn", include_str!("../../examples/multi-turn.yaml")),
     ("poisson", include_str!("../../examples/poisson.yaml")),
     ("seamless", include_str!("../../examples/seamless.yaml")),
     ("several-warmups", include_str!("../../examples/several-warmups.yaml")),
+    ("trace", include_str!("../../examples/trace.yaml")),
 ];
 
 /// Does what was asked and tells the exit code.
