@@ -35,7 +35,7 @@ use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
 use crate::schedule::{Cursor, Share};
 use crate::time::{Nanos, Stamp};
-use crate::wire::Protocol;
+use crate::wire::{Known, Protocol};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,6 +141,8 @@ pub struct Engine {
     samples_max: usize,
     judgement: Arc<Judgement>,
     connections: Connections,
+    /// Messages that replies have in common.
+    known: Known,
     /// Connections that carry an exchange, oldest exchange first.
     ages: Chain,
     age_links: Links,
@@ -176,6 +178,7 @@ impl Engine {
             share: options.share,
             samples_max: options.samples_max,
             judgement: Arc::default(),
+            known: Known::default(),
             ages: Chain::default(),
             age_links: Links::default(),
             cancel_links: Links::default(),
