@@ -17,6 +17,7 @@ mod connection;
 mod exchange;
 mod history;
 mod phase;
+mod secure;
 mod sending;
 mod sessions;
 mod warm_up;
@@ -35,6 +36,7 @@ use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
 use crate::schedule::{Cursor, Share};
 use crate::time::{Nanos, Stamp};
+use crate::wire::tls::TlsTarget;
 use crate::wire::{Known, Protocol};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -68,6 +70,12 @@ pub enum Action {
         /// Which URL to connect to.
         url: u16,
     },
+    /// Send what [`Engine::write_records`] gives, part of a connection's TLS; answered by
+    /// [`Engine::handle_sent`], unless the connection is told to close next.
+    Flush {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Send a request; answered by [`Engine::handle_sent`].
     Send(Send),
 }
@@ -89,6 +97,9 @@ pub struct Send {
     history: Option<(u16, u32)>,
     /// What of its body is sent from the dataset's block.
     pub body: Range<usize>,
+    /// What of the block follows what [`Engine::write_head`] writes: the body, or nothing where TLS has
+    /// sealed it together with the head.
+    pub follows: Range<usize>,
 }
 
 /// What an engine is made from.
@@ -138,6 +149,10 @@ pub struct Engine {
     dataset: Arc<Dataset>,
     share: Share,
     protocol: Arc<Protocol>,
+    /// The way to each URL that speaks TLS.
+    targets: Vec<Option<TlsTarget>>,
+    /// Bytes of HTTP on their way into or out of TLS; empty in between.
+    plain: Vec<u8>,
     samples_max: usize,
     judgement: Arc<Judgement>,
     connections: Connections,
@@ -176,6 +191,8 @@ impl Engine {
             shared: options.shared,
             dataset: options.dataset,
             share: options.share,
+            targets: Vec::new(),
+            plain: Vec::new(),
             samples_max: options.samples_max,
             judgement: Arc::default(),
             known: Known::default(),
@@ -328,8 +345,17 @@ impl Engine {
     }
 
     /// Appends the head of a request to `out`, and what of its body does not stand in the block as it is sent:
-    /// a cache-bust mark, the history of its session, and what stands before them.
-    pub fn write_head(&self, send: &Send, out: &mut Vec<u8>) {
+    /// a cache-bust mark, the history of its session, and what stands before them. Where the connection speaks
+    /// TLS, the whole request, sealed.
+    pub fn write_head(&mut self, send: &Send, out: &mut Vec<u8>) {
+        if self.connections.is_secure(send.connection) {
+            self.write_sealed(send, out);
+        } else {
+            self.render_head(send, out);
+        }
+    }
+
+    fn render_head(&self, send: &Send, out: &mut Vec<u8>) {
         if let Some(template) = self.protocol.head(send.url) {
             let history = self.history_of(send.history);
             let body_bytes = send.front.front.len() + history.len() + send.body.len();
@@ -439,11 +465,14 @@ impl Engine {
     }
 
     fn close(&mut self, slot: u32) {
-        let connection = self.connections.id(slot);
-        let state = &mut self.connections.at(slot).state;
-        if *state != State::Closing {
-            *state = State::Closing;
-            self.actions.push_back(Action::Close { connection });
+        let id = self.connections.id(slot);
+        let connection = self.connections.at(slot);
+        if connection.state != State::Closing {
+            connection.state = State::Closing;
+            if connection.says_farewell() {
+                self.actions.push_back(Action::Flush { connection: id });
+            }
+            self.actions.push_back(Action::Close { connection: id });
         }
     }
 }

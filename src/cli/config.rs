@@ -214,6 +214,7 @@ fn filled_in(text: &str, model: Option<&str>, url: Option<&str>) -> String {
         // A text in double quotes is YAML too, whatever is in it.
         match (model, url) {
             (Some(model), _) if key.starts_with("model: ") => {
+                // Writing to a String cannot fail.
                 let _ = write!(filled, "{margin}model: {}", Json::from(model));
             }
             (_, Some(url)) if key.starts_with("url: ") => {

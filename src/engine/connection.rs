@@ -1,5 +1,6 @@
 //! Connections and the exchange that each carries.
 
+use crate::engine::secure::Secure;
 use crate::engine::sessions::NO_SESSION;
 use crate::measure::Counted;
 use crate::measure::Outcome;
@@ -78,6 +79,8 @@ pub(crate) struct Connection {
     /// When parts of the body came, where bodies are kept.
     pub(crate) reads: RawReads,
     pub(crate) decoder: ReplyDecoder,
+    /// What stands between the socket and HTTP; absent where nothing does.
+    pub(crate) secure: Option<Box<Secure>>,
 }
 
 impl Connection {
@@ -95,6 +98,7 @@ impl Connection {
             gaps_ns: Vec::new(),
             reads: RawReads::default(),
             decoder,
+            secure: None,
         }
     }
 }
@@ -111,6 +115,7 @@ pub(crate) fn blank_record() -> Record {
         planned: Stamp::ORIGIN,
         issued: Stamp::ORIGIN,
         connect: None,
+        handshake_begun: None,
         first_byte_written: None,
         written: None,
         headers: None,
@@ -178,6 +183,12 @@ impl Connections {
     /// The identity of the present life of slot `index`.
     pub(crate) fn id(&self, index: u32) -> ConnectionId {
         ConnectionId { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Whether this life of a connection speaks TLS.
+    pub(crate) fn is_secure(&self, id: ConnectionId) -> bool {
+        let slot = self.slots.get(id.index as usize);
+        slot.is_some_and(|slot| slot.generation == id.generation && slot.secure.is_some())
     }
 
     /// Whether this life of a connection waits for the next turn of its session.
@@ -255,6 +266,7 @@ impl Connections {
         debug_assert!(slot.state != State::Free, "slot {index} is freed twice");
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
+        slot.secure = None;
         self.free.push(index);
     }
 

@@ -28,6 +28,7 @@ use crate::run::limits;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
+use crate::run::tls::TlsOptions;
 use crate::run::traffic::Traffic;
 use crate::shard::driver::Idle;
 use crate::shard::socket::SocketOptions;
@@ -280,6 +281,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         cores: options.cores.clone(),
         idle: load.idle,
         sources: Sources::default(),
+        tls: TlsOptions::default(),
         calibration: None,
         ui: Ui::None,
         directory: directory.clone(),

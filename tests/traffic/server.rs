@@ -91,7 +91,8 @@ fn serve(stream: TcpStream, seen: &Mutex<Vec<Request>>, reply: &dyn Fn(&Request)
                 )
             }
             Reply::Events(events) => {
-                let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+                let events: Vec<String> = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+                let events = events.concat();
                 let events = format!("{events}data: [DONE]\n\n");
                 format!(
                     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{events}",

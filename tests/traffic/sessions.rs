@@ -100,7 +100,7 @@ fn a_failed_turn_leaves_its_answer_out_and_the_session_goes_on() {
         1 => chat_stream(&[], None),
         _ => chat_stream(&["yes"], None),
     });
-    let records = r#"records: [{turns: [{text: a}, {text: b}, {text: c}]}], format: multi_turn, type: file"#;
+    let records = "records: [{turns: [{text: a}, {text: b}, {text: c}]}], format: multi_turn, type: file";
     let run = Run::new(&config(&server, records, "type: concurrency, concurrency: 1, sessions: 1"));
     run.succeed(&["--tokenizer", "none"]);
     let messages: Vec<_> = server.requests().iter().map(Request::messages).collect();
@@ -129,7 +129,7 @@ fn calls_of_tools_are_sent_back_as_the_server_made_them() {
             delta(json!({"index": 0, "function": {"arguments": "1}"}})),
         ])
     });
-    let records = r#"records: [{turns: [{text: a}, {text: b}]}], format: multi_turn, type: file"#;
+    let records = "records: [{turns: [{text: a}, {text: b}]}], format: multi_turn, type: file";
     let run = Run::new(&config(&server, records, "type: concurrency, concurrency: 1, sessions: 1"));
     run.succeed(&["--tokenizer", "builtin"]);
     let second = &server.requests()[1].body["messages"];
