@@ -16,7 +16,9 @@ pub mod names;
 mod panel;
 pub mod records;
 pub mod results;
+pub mod run_config;
 mod timeslices;
+pub mod trials;
 
 pub use file::WriteFailure;
 pub use inputs::write_inputs;

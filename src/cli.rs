@@ -8,6 +8,7 @@ mod explain;
 mod flags;
 mod mock;
 mod profile;
+mod sweep;
 mod validate;
 
 use crate::config::CommandLine;

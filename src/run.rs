@@ -20,6 +20,7 @@ mod merge;
 pub mod ports;
 pub mod progress;
 pub mod recording;
+pub mod sweep;
 
 pub use demand::{in_flight_peak, port_shortage, resolve, useful_shards};
 
@@ -160,7 +161,12 @@ pub fn conduct(
     options: &RunOptions,
 ) -> Result<RunOutcome, RunError> {
     let assignment = Assignment { config, dataset, directory: &options.directory, cell: None };
-    Fleet::start(options)?.run(&assignment, &mut [])
+    run_with_companions(&mut Fleet::start(options)?, &assignment)
+}
+
+/// One run with everything that its config wants to go along.
+fn run_with_companions(fleet: &mut Fleet<'_>, assignment: &Assignment<'_>) -> Result<RunOutcome, RunError> {
+    fleet.run(assignment, &mut [])
 }
 
 /// Makes the artifact directory, with all that leads to it.

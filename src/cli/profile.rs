@@ -6,9 +6,12 @@ use crate::cli::exit;
 use crate::cli::say;
 use crate::cli::say_all;
 use crate::cli::show;
+use crate::cli::sweep;
 use crate::config;
 use crate::config::CommandLine;
 use crate::config::Config;
+use crate::config::Diagnostics;
+use crate::config::Loaded;
 use crate::dataset::Dataset;
 use crate::dataset::synthetic;
 use crate::mock::Delay;
@@ -26,6 +29,7 @@ use crate::run::environment::Environment;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
+use crate::run::sweep::Resume;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
 use crate::shard::sources::Sources;
@@ -72,6 +76,10 @@ pub(super) struct ProfileArguments {
     /// directory, if there is one
     #[arg(long, value_name = "FILE")]
     client_profile: Option<PathBuf>,
+
+    /// Take runs of a sweep, or trials, that an earlier command finished in the same directory from their files
+    #[arg(long)]
+    resume: bool,
 
     /// Start the built-in server inside this process and send the load there instead
     #[arg(long)]
@@ -163,7 +171,10 @@ const CPUS_MAX: usize = 8_192;
 /// Runs a config and tells the exit code.
 pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyhow::Result<u8> {
     let clock = Clock::start();
-    let Some(mut config) = load(arguments, given) else { return Ok(exit::FAILED) };
+    let Some(Loaded { mut config, mut variations, .. }) = load(arguments, given) else {
+        return Ok(exit::FAILED);
+    };
+    let several = variations.len() > 1 || config.multi_run.runs > 1;
 
     let environment =
         Environment::read(std::env::vars_os().filter_map(|(name, value)| {
@@ -177,7 +188,8 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         cpus: arguments.cpus.as_ref().map(|list| list.0.clone()),
         mock: arguments.mock,
     };
-    let cores = cores::assign(&request, &cores::available()?, run::useful_shards(&config))?;
+    let useful = variations.iter().map(|variation| run::useful_shards(&variation.config)).max();
+    let cores = cores::assign(&request, &cores::available()?, useful.unwrap_or(1))?;
     if cores.shards.iter().collect::<BTreeSet<_>>().len() < cores.shards.len() {
         say(&format!(
             "warning: {} shards share cores, and each waits for the others' turns: lateness will show it; lower \
@@ -185,10 +197,13 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             cores.shards.len()
         ));
     }
-    let directory = artifact::directory_name(&config);
+    let directory = artifact::directory_name(variations.first().map_or(&config, |first| &first.config));
     run::make_directory(&directory)?;
-    let dataset = Arc::new(build_dataset(&config)?);
+    let dataset = if several { None } else { Some(Arc::new(build_dataset(&config)?)) };
     let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
+    if let Some(mock) = &mock {
+        variations.iter_mut().for_each(|variation| variation.config.redirect(mock.address()));
+    }
 
     let sources = Sources::new(arguments.source_ip.clone());
     if let Some(shortage) = run::port_shortage(&config, &sources)? {
@@ -221,10 +236,15 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         interrupt,
         clock,
     };
+    let Some(dataset) = dataset else {
+        let resume = if arguments.resume { Resume::Finished } else { Resume::Afresh };
+        let mut build = |config: &Config| build_dataset(config).map_err(|error| format!("{error:#}"));
+        let code = sweep::run(&config, &variations, &options, &mut build, resume);
+        stop(mock)?;
+        return code;
+    };
     let outcome = run::conduct(&config, &dataset, &options)?;
-    if let Some(mock) = mock {
-        mock.stop().context("the built-in server's log is not whole")?;
-    }
+    stop(mock)?;
     show(&outcome.console);
     for fault in &outcome.faults {
         say(&format!("error: {fault}"));
@@ -241,14 +261,24 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     })
 }
 
+fn stop(mock: Option<Mock>) -> anyhow::Result<()> {
+    mock.map_or(Ok(()), |mock| mock.stop().context("the built-in server's log is not whole"))
+}
+
 /// Loads the config, or prints everything that is wrong with it.
-fn load(arguments: &ProfileArguments, given: &CommandLine) -> Option<Config> {
+fn load(arguments: &ProfileArguments, given: &CommandLine) -> Option<Loaded> {
     match config::load_with(arguments.config.as_deref(), Some(given)) {
         Ok(loaded) => {
             say_all(&loaded.warnings);
             let unsupported = config::support::unsupported(&loaded.config);
             say_all(&unsupported);
-            (!unsupported.has_errors()).then_some(loaded.config)
+            // What a variation adds is found before the first run, not when its turn comes.
+            let varied = loaded.variations.iter().map(|variation| &variation.config);
+            let refused = varied.map(config::support::unsupported).find(Diagnostics::has_errors);
+            if let (Some(refused), false) = (&refused, unsupported.has_errors()) {
+                say_all(refused);
+            }
+            (!unsupported.has_errors() && refused.is_none()).then_some(loaded)
         }
         Err(faults) => {
             say_all(&faults);

@@ -3,7 +3,7 @@
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::meant::{
-    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling,
+    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling, SweepKind,
 };
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
@@ -184,14 +184,15 @@ impl Found<'_> {
             "runtime.service_run_type",
             "runtime.service_run_type: kubernetes",
         );
-        for (unsupported, path) in
-            [(config.sweep.is_some(), "sweep"), (config.multi_run.runs > 1, "multi_run")]
-        {
-            if unsupported {
-                let fault = Diagnostic::error(format!("`{path}` is valid, phasor cannot run it yet"));
-                let fault = config.places.at(fault, path, "cannot be run yet");
-                self.diagnostics.push(fault);
-            }
+        let drawn = config.sweep.as_ref().map(|sweep| &sweep.kind).filter(|kind| match kind {
+            SweepKind::AdaptiveSearch(_) | SweepKind::LatinHypercube(_) | SweepKind::Sobol(_) => true,
+            SweepKind::Grid(_) | SweepKind::Scenarios(_) | SweepKind::Zip(_) => false,
+        });
+        if let Some(kind) = drawn {
+            let name = kind.name();
+            let fault = Diagnostic::error(format!("`sweep.type: {name}` is valid, phasor cannot run it yet"));
+            let fault = config.places.at(fault, "sweep.type", "cannot be run yet");
+            self.diagnostics.push(fault);
         }
     }
 }

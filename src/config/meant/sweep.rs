@@ -1,5 +1,6 @@
 //! What is varied from run to run, and how often a run is repeated.
 
+use crate::config::meant::SlaRule;
 use crate::config::source::Node;
 use crate::time::Nanos;
 
@@ -14,6 +15,8 @@ pub struct Sweep {
     pub order: IterationOrder,
     /// Whether all variations have the same seed.
     pub same_seed: bool,
+    /// Limits that a variation must keep to be chosen as the best.
+    pub limits: Vec<SlaRule>,
 }
 
 /// How variations come about.

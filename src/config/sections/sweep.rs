@@ -8,6 +8,7 @@ use crate::config::meant::{
     Convergence, ConvergenceMode, IterationOrder, MultiRun, ScenarioRun, Sweep, SweepKind, TrialStat,
 };
 use crate::config::scalar::Scalar;
+use crate::config::sections::adaptive::sla;
 use crate::config::sections::{NOT_NEGATIVE, require};
 use crate::config::source::{Node, Value, shown};
 use crate::time::Nanos;
@@ -64,7 +65,8 @@ pub(super) fn sweep(mut keys: Keys<'_>) -> Option<Sweep> {
         return None;
     };
     let cooldown_s = keys.key("cooldown_seconds").seconds(NOT_NEGATIVE).or(0.0);
-    for name in ["sla_filters", "post_process", "recipe_name"] {
+    let limits = sla(&mut keys, "sla_filters");
+    for name in ["post_process", "recipe_name"] {
         keys.key(name).or_null().any();
     }
     let (mut order, mut same_seed) = (IterationOrder::Repeated, false);
@@ -101,7 +103,7 @@ pub(super) fn sweep(mut keys: Keys<'_>) -> Option<Sweep> {
         Kind::AdaptiveSearch => SweepKind::AdaptiveSearch(search(&mut keys)),
     };
     keys.finish();
-    Some(Sweep { kind, cooldown_s, order, same_seed })
+    Some(Sweep { kind, cooldown_s, order, same_seed, limits })
 }
 
 fn parameters(keys: &mut Keys<'_>) -> Vec<(String, Vec<Node>)> {
