@@ -2,6 +2,7 @@
 //!
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
+pub mod adaptive;
 pub mod calibration;
 pub mod client_report;
 pub mod console;

@@ -5,6 +5,7 @@
 //! results. The shards find their way through the phases by themselves (see the barrier in the shard's
 //! module); whatever else goes on meanwhile is a [`companion`]. [`conduct`] is a run by itself.
 
+mod adaptive;
 pub mod calibrate;
 pub mod companion;
 mod conductor;
@@ -33,6 +34,7 @@ use crate::dataset::Dataset;
 use crate::plan::PHASES_MAX;
 use crate::plan::PlanError;
 use crate::plan::Tuning;
+use crate::run::adaptive::Searches;
 use crate::run::cores::Cores;
 use crate::run::fleet::Assignment;
 use crate::run::fleet::Fleet;
@@ -166,7 +168,10 @@ pub fn conduct(
 
 /// One run with everything that its config wants to go along.
 fn run_with_companions(fleet: &mut Fleet<'_>, assignment: &Assignment<'_>) -> Result<RunOutcome, RunError> {
-    fleet.run(assignment, &mut [])
+    let mut searches = Searches::default();
+    let mut outcome = fleet.run(assignment, &mut [&mut searches])?;
+    outcome.faults.extend(searches.into_faults());
+    Ok(outcome)
 }
 
 /// Makes the artifact directory, with all that leads to it.

@@ -17,17 +17,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("schedule", &["time", "rng", "config"]),
     ("wire", &["time", "config", "endpoint"]),
     ("measure", &["time", "wire"]),
-    ("plan", &["time", "rng", "config", "dataset", "schedule"]),
-    ("engine", &["time", "rng", "config", "dataset", "schedule", "wire", "measure", "plan"]),
-    ("shard", &["time", "plan", "engine", "measure"]),
+    ("adaptive", &["time", "config", "measure"]),
+    ("plan", &["time", "rng", "config", "dataset", "schedule", "adaptive"]),
+    ("engine", &["time", "rng", "config", "dataset", "schedule", "wire", "measure", "adaptive", "plan"]),
+    ("shard", &["time", "plan", "engine", "measure", "adaptive"]),
     (
         "run",
         &[
-            "time", "rng", "config", "dataset", "schedule", "wire", "measure", "plan", "engine", "shard",
-            "artifact",
+            "time", "rng", "config", "dataset", "schedule", "wire", "measure", "adaptive", "plan", "engine",
+            "shard", "artifact",
         ],
     ),
-    ("artifact", &["time", "config", "dataset", "measure", "plan"]),
+    ("artifact", &["time", "config", "dataset", "measure", "adaptive", "plan"]),
     ("mock", &["time", "rng", "wire", "shard"]),
     ("cli", &["time", "config", "dataset", "plan", "run", "artifact", "mock", "shard"]),
 ];
@@ -149,6 +150,7 @@ fn pure_floors_open_no_socket_and_no_executor() {
         "schedule",
         "wire",
         "measure",
+        "adaptive",
         "plan",
         "engine",
     ];

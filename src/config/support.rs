@@ -3,7 +3,8 @@
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::meant::{
-    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling, SweepKind,
+    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling, SlaRule,
+    SweepKind,
 };
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
@@ -141,15 +142,42 @@ impl Found<'_> {
         let Some(phase) = self.config.phases.get(index) else { return };
         let at = |name: &str| format!("phases.{index}.{name}");
         let what = |rest: &str| format!("phases.{}.{rest}", phase.name);
-        let fields = [
-            (phase.adaptive.is_some(), "adaptive_scale"),
-            (phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode"),
-        ];
+        let fields = [(phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode")];
         for (unsupported, name) in fields {
             self.refuse_if(unsupported, &at(name), &what(name));
         }
+        if phase.adaptive.is_some() {
+            self.limits(index);
+        }
         let cancels = phase.kind == PhaseKind::Warmup && phase.cancellation.is_some();
         self.warn_if(cancels, &at("cancellation"), &what("cancellation"), "warmups cancel nothing");
+    }
+
+    /// Limits of an adaptive phase on what its windows do not have.
+    fn limits(&mut self, index: usize) {
+        let Some(phase) = self.config.phases.get(index) else { return };
+        for SlaRule { metric, stat, .. } in &phase.sla {
+            let (name, known) = if SlaRule::METRICS.contains(&metric.as_str()) {
+                (stat, SlaRule::statistics(metric))
+            } else {
+                (metric, SlaRule::METRICS)
+            };
+            if known.contains(&name.as_str()) {
+                continue;
+            }
+            let what = if name == stat { "statistic" } else { "metric" };
+            let message = format!("`phases.{}.sla`: `{name}` is no {what} of an adaptive phase", phase.name);
+            let help = format!("write one of {}", known.join(", "));
+            let within = format!("benchmark.phases.{index}.adaptive_scale");
+            let place = [format!("{within}.sla"), format!("benchmark.phases.{index}.sla"), within];
+            let place = place.iter().find(|place| self.config.places.written(place));
+            let fault = Diagnostic::error(message).with_help(help);
+            let fault = match place {
+                Some(place) => self.config.places.at(fault, place, "no such limit"),
+                None => fault,
+            };
+            self.diagnostics.push(fault);
+        }
     }
 
     fn rest(&mut self) {

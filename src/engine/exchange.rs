@@ -362,6 +362,11 @@ impl Engine {
         debug_assert!(phase.state < PhaseState::Closed, "a request ended after its phase closed");
         phase.in_flight -= 1;
         phase.tally.record(record, gaps_ns);
+        if let Some((looking, scale)) = phase.looking.as_mut().zip(phase.plan.adaptive.as_ref())
+            && self.shared.dial(phase.plan.index).counts(record.issued)
+        {
+            looking.window.record(record, &scale.rules);
+        }
         if matches!(phase.source, Source::Closed { .. }) {
             phase.tally.occupy(now.min(phase.sending_ended).since(record.planned));
         }

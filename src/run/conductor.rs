@@ -3,6 +3,7 @@
 //! The conductor starts nothing and decides nothing: it tells the companions what happens, gathers what the
 //! shards hand over and merges it.
 
+use crate::adaptive::WindowTally;
 use crate::artifact::FinishedPhase;
 use crate::artifact::ShardReport;
 use crate::plan::GivenUp;
@@ -82,6 +83,7 @@ impl Conductor<'_, '_> {
                         gathered.phases.push(finished);
                     }
                 }
+                Ok(Message::Window { phase, tally }) => self.notice_window(phase, *tally),
                 Ok(Message::Ended { shard, cost, records_lost, fault }) => {
                     ended += 1;
                     gathered.records_lost += records_lost;
@@ -128,6 +130,14 @@ impl Conductor<'_, '_> {
         let stage = self.stage;
         if let Some(phase) = stage.plan.phase(finished.index) {
             self.all().for_each(|companion| companion.phase_ended(&stage, phase, finished));
+        }
+    }
+
+    fn notice_window(&mut self, phase: u16, tally: WindowTally) {
+        let stage = self.stage;
+        let wanting = self.companions.iter_mut().find(|companion| companion.wants_windows(phase));
+        if let Some(companion) = wanting {
+            companion.window(&stage, phase, tally);
         }
     }
 

@@ -3,6 +3,7 @@
 //! One turn: let the engine act on the time, carry out its actions, pass on the edges of phases, wait in
 //! the ring no longer than to the next due time, reap what has completed, and let the executor run once.
 
+use crate::adaptive::WindowTally;
 use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
@@ -80,6 +81,13 @@ pub enum Message {
     },
     /// A phase has closed on the shard.
     Phase(Box<ClosedPhase>),
+    /// A window of an adaptive phase that was asked for.
+    Window {
+        /// The phase.
+        phase: u16,
+        /// What returned in it on this shard.
+        tally: Box<WindowTally>,
+    },
 }
 
 /// Why a shard ended before its phases did.
@@ -490,6 +498,11 @@ impl Driver {
                     self.shard.barrier.arrive_ended(phase, sessions, drawn_ahead, now);
                 }
                 PhaseEvent::Closed { phase, at } => self.hand_over_phase(phase, at, now),
+                PhaseEvent::WindowCut { phase } => {
+                    if let Some(tally) = self.shard.engine.take_window(phase) {
+                        let _ = self.shard.messages.send(Message::Window { phase, tally: Box::new(tally) });
+                    }
+                }
             }
         }
     }
