@@ -6,12 +6,14 @@
 
 mod controller;
 mod rules;
+mod search;
 mod window;
 
 pub use controller::{
     Candidate, Controller, Decision, Ending, Event, EventName, Rejection, Seen, Stage, Standing,
 };
 pub use rules::{Rule, RuleError, Rules};
+pub use search::{Axis, KneeSearch, PatternSearch, Stopped};
 pub use window::{Timing, Window, WindowTally};
 
 use crate::config::{Control, Load, Phase, StepPolicy};

@@ -18,6 +18,7 @@ mod panel;
 pub mod records;
 pub mod results;
 pub mod run_config;
+pub mod search;
 mod timeslices;
 pub mod trials;
 

@@ -50,6 +50,8 @@ pub struct Loaded {
     pub config: Config,
     /// The runs that it means: one, or the variations of its sweep.
     pub variations: Vec<Variation>,
+    /// Makes the variations of a sweep that chooses them while running; absent for all others.
+    pub expander: Option<Box<expand::Expander>>,
     /// Warnings only.
     pub warnings: Diagnostics,
 }
@@ -272,7 +274,10 @@ fn convert(trees: Trees, texts: &Texts, source: &Source<'_>) -> Result<Loaded, D
     diagnostics.extend(std::mem::take(&mut reading.faults));
     match config {
         Some(config) if !failed => match expand::expand(&config, &trees.raw, texts, &reading) {
-            Ok(variations) => Ok(Loaded { config, variations, warnings: diagnostics }),
+            Ok(variations) => {
+                let expander = expand::Expander::of(&config, &trees.raw, texts, &reading).map(Box::new);
+                Ok(Loaded { config, variations, expander, warnings: diagnostics })
+            }
             Err(faults) => {
                 diagnostics.extend(faults);
                 Err(diagnostics.without_warnings())

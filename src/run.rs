@@ -21,6 +21,7 @@ mod merge;
 pub mod ports;
 pub mod progress;
 pub mod recording;
+pub mod search;
 pub mod sweep;
 
 pub use demand::{in_flight_peak, port_shortage, resolve, useful_shards};

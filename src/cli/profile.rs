@@ -93,6 +93,10 @@ pub(super) struct ProfileArguments {
     #[arg(long, value_name = "DELAY", requires = "mock")]
     mock_itl: Option<Delay>,
 
+    /// Requests per second that the built-in server works off, one after the other; default: any number at once
+    #[arg(long, value_name = "PER_SECOND", requires = "mock", value_parser = crate::cli::mock::capacity)]
+    mock_capacity: Option<f64>,
+
     /// Log of the built-in server's arrivals, one line per request
     #[arg(long, value_name = "FILE", requires = "mock")]
     mock_log: Option<PathBuf>,
@@ -171,10 +175,10 @@ const CPUS_MAX: usize = 8_192;
 /// Runs a config and tells the exit code.
 pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyhow::Result<u8> {
     let clock = Clock::start();
-    let Some(Loaded { mut config, mut variations, .. }) = load(arguments, given) else {
+    let Some(Loaded { mut config, mut variations, expander, .. }) = load(arguments, given) else {
         return Ok(exit::FAILED);
     };
-    let several = variations.len() > 1 || config.multi_run.runs > 1;
+    let several = variations.len() > 1 || config.multi_run.runs > 1 || expander.is_some();
 
     let environment =
         Environment::read(std::env::vars_os().filter_map(|(name, value)| {
@@ -239,7 +243,13 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     let Some(dataset) = dataset else {
         let resume = if arguments.resume { Resume::Finished } else { Resume::Afresh };
         let mut build = |config: &Config| build_dataset(config).map_err(|error| format!("{error:#}"));
-        let code = sweep::run(&config, &variations, &options, &mut build, resume);
+        let code = match &expander {
+            None => sweep::run(&config, &variations, &options, &mut build, resume),
+            Some(expander) => {
+                let address = mock.as_ref().map(Mock::address);
+                sweep::search(expander, address, &options, &mut build, resume)
+            }
+        };
         stop(mock)?;
         return code;
     };
@@ -323,6 +333,7 @@ fn start_mock(arguments: &ProfileArguments, config: &mut Config, cpu: Option<usi
         ttft: arguments.mock_ttft.unwrap_or(defaults.ttft),
         itl: arguments.mock_itl.unwrap_or(defaults.itl),
         arrival_log: arguments.mock_log.clone(),
+        capacity_per_s: arguments.mock_capacity,
         ..defaults
     })
     .context("the built-in server did not start")?;

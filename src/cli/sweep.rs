@@ -11,7 +11,10 @@ use crate::cli::say;
 use crate::cli::show;
 use crate::config::Config;
 use crate::config::Variation;
+use crate::config::expand::Expander;
 use crate::run::RunOptions;
+use crate::run::search::Found;
+use crate::run::search::Search;
 use crate::run::sweep::Build;
 use crate::run::sweep::Finished;
 use crate::run::sweep::Narrator;
@@ -19,7 +22,9 @@ use crate::run::sweep::Resume;
 use crate::run::sweep::Runner;
 use crate::run::sweep::Sweep;
 use crate::run::sweep::SweepOutcome;
+use anyhow::Context as _;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 /// Numbers of the tables: metric, statistic, header.
 const COLUMNS: [(&str, &str, &str); 5] = [
@@ -46,16 +51,53 @@ pub(super) fn run<'a>(
     let mut screen = Screen { table: !config.no_sweep_table };
     let outcome = sweep.run(Runner::start(options, &base, build, resume, &mut screen)?);
     show(&report(&outcome));
+    Ok(code_of(&outcome))
+}
+
+/// Runs a sweep that chooses its variations as it goes, and tells the exit code. The load goes to `address`, if
+/// there is one.
+pub(super) fn search<'a>(
+    expander: &'a Expander,
+    address: Option<SocketAddr>,
+    options: &'a RunOptions,
+    build: &'a mut Build<'a>,
+    resume: Resume,
+) -> anyhow::Result<u8> {
+    let config = expander.config();
+    let base = artifact::directory_name(config);
+    let search = Search::new(expander, &base)?.context("the sweep has nothing to search")?;
+    let mut screen = Screen { table: !config.no_sweep_table };
+    let runner = Runner::start(options, &base, build, resume, &mut screen)?;
+    let Found { outcome, report: found } = search.run(runner, &|variation| {
+        if let Some(address) = address {
+            variation.config.redirect(address);
+        }
+    });
+    show(&report(&outcome));
+    let mut text = String::from("\nPoints tried:\n");
+    for point in &found.points {
+        let _ = writeln!(text, "  {}", point.line());
+    }
+    let _ = match found.best.and_then(|best| found.points.get(best)) {
+        Some(best) => writeln!(text, "Best: {}", best.line()),
+        None => writeln!(text, "Best: none"),
+    };
+    let _ = writeln!(text, "It stopped because {}.", found.stopped.text());
+    show(&text);
+    Ok(code_of(&outcome))
+}
+
+fn code_of(outcome: &SweepOutcome) -> u8 {
     for fault in &outcome.faults {
         say(&format!("error: {fault}"));
     }
-    Ok(if outcome.interrupted {
+    if outcome.interrupted {
         exit::INTERRUPTED
     } else if outcome.faults.is_empty() {
         0
     } else {
         exit::FAILED
-    })
+    }
 }
 
 /// Shows runs as they end.

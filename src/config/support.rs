@@ -213,8 +213,11 @@ impl Found<'_> {
             "runtime.service_run_type: kubernetes",
         );
         let drawn = config.sweep.as_ref().map(|sweep| &sweep.kind).filter(|kind| match kind {
-            SweepKind::AdaptiveSearch(_) | SweepKind::LatinHypercube(_) | SweepKind::Sobol(_) => true,
-            SweepKind::Grid(_) | SweepKind::Scenarios(_) | SweepKind::Zip(_) => false,
+            SweepKind::LatinHypercube(_) | SweepKind::Sobol(_) => true,
+            SweepKind::AdaptiveSearch(_)
+            | SweepKind::Grid(_)
+            | SweepKind::Scenarios(_)
+            | SweepKind::Zip(_) => false,
         });
         if let Some(kind) = drawn {
             let name = kind.name();

@@ -59,9 +59,10 @@ impl Conductor<'_, '_> {
         let shards = self.cpus.len();
         let mut parts: Vec<Vec<ClosedPhase>> = plan.phases.iter().map(|_| Vec::new()).collect();
         let mut gathered = Gathered::default();
+        let mut closed = vec![false; plan.phases.len()];
         let (mut ended, mut next_phase, mut told) = (0, 0, false);
         while ended < shards {
-            self.notice_starts(&mut next_phase);
+            self.notice_starts(&mut next_phase, &closed);
             self.look();
             if self.interrupt.load(Relaxed) && !told {
                 told = true;
@@ -72,7 +73,7 @@ impl Conductor<'_, '_> {
             let patience = self.until_next_look();
             match self.messages.recv_timeout(patience.into()) {
                 Ok(Message::Phase(part)) => {
-                    self.notice_starts(&mut next_phase);
+                    self.notice_starts(&mut next_phase, &closed);
                     let Some(of_phase) = parts.get_mut(usize::from(part.phase)) else { continue };
                     let index = part.phase;
                     of_phase.push(*part);
@@ -81,6 +82,9 @@ impl Conductor<'_, '_> {
                     {
                         self.notice_end(&finished);
                         gathered.phases.push(finished);
+                        if let Some(closed) = closed.get_mut(usize::from(index)) {
+                            *closed = true;
+                        }
                     }
                 }
                 Ok(Message::Window { phase, tally }) => self.notice_window(phase, *tally),
@@ -98,6 +102,7 @@ impl Conductor<'_, '_> {
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
+        self.notice_starts(&mut next_phase, &vec![true; plan.phases.len()]);
         // Phases that some shards never handed over: what there is of them is still shown.
         for (index, of_phase) in (0_u16..).zip(parts) {
             if let Some(finished) = finish_phase(plan, index, of_phase) {
@@ -118,9 +123,15 @@ impl Conductor<'_, '_> {
         std::iter::once(display).chain(self.companions.iter_mut().map(|companion| &mut **companion as _))
     }
 
-    fn notice_starts(&mut self, next: &mut u16) {
+    /// Tells of phases that have started. One that waits for the end of the phase before it is told of after that
+    /// end, though the shards may be a moment ahead; `closed` says which phases have ended.
+    fn notice_starts(&mut self, next: &mut u16, closed: &[bool]) {
         let stage = self.stage;
         while let Some((start, phase)) = self.barrier.start_of(*next).zip(stage.plan.phase(*next)) {
+            let before = usize::from(*next).checked_sub(1).and_then(|before| closed.get(before));
+            if !phase.seamless && before == Some(&false) {
+                return;
+            }
             *next += 1;
             self.all().for_each(|companion| companion.phase_started(&stage, phase, start.at));
         }

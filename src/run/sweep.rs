@@ -318,7 +318,8 @@ impl<'a> Runner<'a> {
         run::run_with_companions(&mut self.fleet, &assignment).map_err(text)
     }
 
-    fn note(&mut self, written: Result<(), WriteFailure>) {
+    /// Keeps in mind what could not be written.
+    pub fn note(&mut self, written: Result<(), WriteFailure>) {
         self.faults.extend(written.err().map(|failure| failure.to_string()));
     }
 }
@@ -534,7 +535,11 @@ fn directory_of(variations: &[Variation], variation: &Variation, base: &Path) ->
 }
 
 /// A metric that exists, and a statistic that may be asked of it.
-fn check_named(place: &'static str, metric: &str, statistic: Option<&str>) -> Result<(), SweepError> {
+pub(super) fn check_named(
+    place: &'static str,
+    metric: &str,
+    statistic: Option<&str>,
+) -> Result<(), SweepError> {
     if !catalogue::all().any(|known| known.tag == metric) {
         return Err(SweepError::Metric { place, metric: metric.to_owned() });
     }
