@@ -455,7 +455,7 @@ fn a_search_finds_the_highest_load_within_the_limits_and_says_why_it_stopped() {
 fn little_time_is_spent_between_the_runs_of_a_sweep() {
     let values: Vec<String> = (1..=5).map(|value| value.to_string()).collect();
     let place = Place::new(
-        "    - {name: load, kind: profiling, type: concurrency, concurrency: 1, duration: 200ms}\n",
+        "    - {name: load, kind: profiling, type: concurrency, concurrency: 1, duration: 0.2}\n",
         &format!("sweep: {{type: grid, parameters: {{phases.load.concurrency: [{}]}}}}\n", values.join(", ")),
     );
     let output = place.run(&QUICK);

@@ -14,6 +14,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+/// The golden ratio: its multiples, without their whole parts, spread evenly however many there are.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
 /// The sessions of all users, in the order of their planned starts.
 #[derive(Debug)]
 pub struct UserArrivals {
@@ -145,7 +148,7 @@ impl UserArrivals {
         arrivals
     }
 
-    /// From `from_s` on there are `users` users: more come one stagger after the other, fewer are left as
+    /// From `from_s` on there are `users` users: more come within one gap between turns, fewer are left as
     /// sessions that would begin do not. Gives the sequence drawn again up to the session of this share behind
     /// `drawn` ones; absent where the number of users does not change.
     ///
@@ -166,14 +169,17 @@ impl UserArrivals {
 
     /// Lets users come and go up to `at_s`.
     fn pass_turns(&mut self, at_s: f64) {
-        while let Some((from_s, users, stagger_s)) = self.course.as_mut().and_then(|course| {
-            let (from_s, users) =
-                course.turns.get(course.passed).copied().filter(|(from_s, _)| *from_s <= at_s)?;
+        while let Some((from_s, users)) = self.course.as_mut().and_then(|course| {
+            let turn = course.turns.get(course.passed).copied().filter(|(from_s, _)| *from_s <= at_s)?;
             course.passed += 1;
-            Some((from_s, users, 1.0 / course.rate_per_s))
+            Some(turn)
         }) {
-            for place in 0..users.saturating_sub(self.coming.len() as u64) {
-                self.plan(from_s + place as f64 * stagger_s, u32::MAX);
+            for _ in 0..users.saturating_sub(self.coming.len() as u64) {
+                // Spread over the gap between two turns, each as far from the others as it can be: users that
+                // came in one after the other would send close to each other ever after.
+                let place = (self.planned as f64 * GOLDEN).fract();
+                let round = (from_s / self.gap_s - place).ceil();
+                self.plan((round + place) * self.gap_s, u32::MAX);
             }
             self.users = users;
         }
