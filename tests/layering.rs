@@ -30,7 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("artifact", &["time", "config", "dataset", "measure", "adaptive", "plan"]),
     ("mock", &["time", "rng", "wire", "shard"]),
-    ("cli", &["time", "config", "dataset", "plan", "run", "artifact", "mock", "shard"]),
+    ("cli", &["time", "config", "dataset", "measure", "plan", "run", "artifact", "mock", "shard"]),
 ];
 
 /// Longest file, in lines.

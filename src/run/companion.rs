@@ -9,6 +9,7 @@ use crate::plan::PhasePlan;
 use crate::plan::Plan;
 use crate::plan::Shared;
 use crate::shard::driver::Gauges;
+use crate::shard::driver::Stopped;
 use crate::time::Clock;
 use crate::time::Stamp;
 use std::path::Path;
@@ -30,12 +31,13 @@ pub struct Stage<'a> {
 }
 
 /// Something that goes along with a run. The order of the calls: [`before_first_phase`], for each phase
-/// [`phase_started`] and [`phase_ended`] (of two phases that overlap both starts come first), in between
-/// [`look`] several times a second, [`after_last_phase`]. Of an interrupted run the phases that no shard began
+/// [`phase_started`], [`sending_ended`] and [`phase_ended`] (of two phases that overlap both starts come
+/// first), in between [`look`] several times a second, [`after_last_phase`]. Of an interrupted run the phases that no shard began
 /// are left out.
 ///
 /// [`before_first_phase`]: Companion::before_first_phase
 /// [`phase_started`]: Companion::phase_started
+/// [`sending_ended`]: Companion::sending_ended
 /// [`phase_ended`]: Companion::phase_ended
 /// [`look`]: Companion::look
 /// [`after_last_phase`]: Companion::after_last_phase
@@ -69,6 +71,11 @@ pub trait Companion {
     /// A shard has handed over a window that this companion wanted.
     fn window(&mut self, stage: &Stage<'_>, phase: u16, tally: WindowTally) {
         let _ = (stage, phase, tally);
+    }
+
+    /// No shard sends anything more of the phase.
+    fn sending_ended(&mut self, stage: &Stage<'_>, phase: &PhasePlan, stopped: Stopped) {
+        let _ = (stage, phase, stopped);
     }
 
     /// Every request of the phase has ended on every shard.

@@ -15,6 +15,7 @@ use crate::run::progress::Display;
 use crate::shard::barrier::Barrier;
 use crate::shard::driver::ClosedPhase;
 use crate::shard::driver::Message;
+use crate::shard::driver::Stopped;
 use crate::time::Nanos;
 use crate::time::Stamp;
 use std::sync::atomic::AtomicBool;
@@ -58,6 +59,7 @@ impl Conductor<'_, '_> {
         let plan = self.stage.plan;
         let shards = self.cpus.len();
         let mut parts: Vec<Vec<ClosedPhase>> = plan.phases.iter().map(|_| Vec::new()).collect();
+        let mut stopped: Vec<(usize, Stopped)> = plan.phases.iter().map(|_| Default::default()).collect();
         let mut gathered = Gathered::default();
         let mut closed = vec![false; plan.phases.len()];
         let (mut ended, mut next_phase, mut told) = (0, 0, false);
@@ -88,6 +90,18 @@ impl Conductor<'_, '_> {
                     }
                 }
                 Ok(Message::Window { phase, tally }) => self.notice_window(phase, *tally),
+                Ok(Message::Stopped { phase, stopped: part }) => {
+                    self.notice_starts(&mut next_phase, &closed);
+                    let Some((count, all)) = stopped.get_mut(usize::from(phase)) else { continue };
+                    *count += 1;
+                    all.sent += part.sent;
+                    all.in_flight += part.in_flight;
+                    all.sessions += part.sessions;
+                    if *count == shards {
+                        let all = *all;
+                        self.notice_stop(phase, all);
+                    }
+                }
                 Ok(Message::Ended { shard, cost, records_lost, fault }) => {
                     ended += 1;
                     gathered.records_lost += records_lost;
@@ -134,6 +148,13 @@ impl Conductor<'_, '_> {
             }
             *next += 1;
             self.all().for_each(|companion| companion.phase_started(&stage, phase, start.at));
+        }
+    }
+
+    fn notice_stop(&mut self, phase: u16, stopped: Stopped) {
+        let stage = self.stage;
+        if let Some(phase) = stage.plan.phase(phase) {
+            self.all().for_each(|companion| companion.sending_ended(&stage, phase, stopped));
         }
     }
 

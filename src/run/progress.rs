@@ -8,6 +8,7 @@ use crate::plan::PhasePlan;
 use crate::run::companion::Companion;
 use crate::run::companion::Stage;
 use crate::shard::driver::Gauges;
+use crate::shard::driver::Stopped;
 use crate::time::Nanos;
 use crate::time::Stamp;
 use std::fmt::Write as _;
@@ -135,6 +136,19 @@ impl Companion for Display {
         }
     }
 
+    fn sending_ended(&mut self, stage: &Stage<'_>, phase: &PhasePlan, stopped: Stopped) {
+        let _ = stage;
+        self.notice(&format!(
+            "Phase {} ({}) sending complete | sent={}, completed={}, in_flight={} | sessions: sent={}",
+            phase.name,
+            phase.kind.name(),
+            stopped.sent,
+            stopped.sent.saturating_sub(stopped.in_flight),
+            stopped.in_flight,
+            stopped.sessions
+        ));
+    }
+
     fn phase_ended(&mut self, stage: &Stage<'_>, phase: &PhasePlan, finished: &FinishedPhase) {
         let _ = stage;
         let counts = finished.tally.counts();
@@ -180,6 +194,12 @@ fn started_notice(phase: &PhasePlan) -> String {
     }
     if let Some(duration) = phase.stop.duration {
         targets.push(format!("{}s duration", duration.as_secs_f64()));
+    }
+    if let Some(sessions) = phase.stop.sessions {
+        targets.push(format!("{sessions} sessions"));
+    }
+    if targets.is_empty() {
+        targets.push("the whole schedule".to_owned());
     }
     let _ = write!(text, " | target: {}", targets.join(", "));
     text

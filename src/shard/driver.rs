@@ -88,6 +88,24 @@ pub enum Message {
         /// What returned in it on this shard.
         tally: Box<WindowTally>,
     },
+    /// The shard sends no more of a phase.
+    Stopped {
+        /// The phase.
+        phase: u16,
+        /// How it stood then.
+        stopped: Stopped,
+    },
+}
+
+/// A phase when sending had ended: of one shard, or of all, each at its own last moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// Requests sent.
+    pub sent: u64,
+    /// Of those, still in flight.
+    pub in_flight: u64,
+    /// Sessions begun.
+    pub sessions: u64,
 }
 
 /// Why a shard ended before its phases did.
@@ -491,7 +509,9 @@ impl Driver {
         while let Some(event) = self.shard.engine.poll_event() {
             let now = self.shard.clock.now();
             match event {
-                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead } => {
+                PhaseEvent::SendingEnded { phase, at, sessions, sent, in_flight, drawn_ahead } => {
+                    let stopped = Stopped { sent, in_flight: in_flight.into(), sessions };
+                    let _ = self.shard.messages.send(Message::Stopped { phase, stopped });
                     if let Some(begun) = self.begun.iter_mut().find(|begun| begun.phase == phase) {
                         begun.sending_ended = at;
                     }

@@ -596,7 +596,11 @@ impl World {
                     let tally = self.engines[shard].take_window(phase).unwrap();
                     self.windows.push(tally);
                 }
-                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead } => {
+                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead, sent, in_flight } => {
+                    assert!(
+                        u64::from(in_flight) <= sent && sessions <= sent,
+                        "{sessions} {in_flight} {sent}"
+                    );
                     self.ends[usize::from(phase)].push(at);
                     self.barrier.arrive_ended(phase, sessions, drawn_ahead, self.now);
                 }
