@@ -423,6 +423,49 @@ fn an_adaptive_phase_finds_the_capacity_of_the_server_and_writes_the_files_of_th
 }
 
 #[test]
+fn a_variable_that_the_phase_does_not_have_is_refused() {
+    for (variable, help) in [("users", "user_centric"), ("request_rate", "poisson")] {
+        let place = Place::new(&RAMP.replace("variable: concurrency", &format!("variable: {variable}")), "");
+        let output = place.run(&QUICK);
+        assert_code(&output, 1);
+        let shown = String::from_utf8_lossy(&output.stderr);
+        assert!(shown.contains(&format!("the phase has no `{variable}`")) && shown.contains(help), "{shown}");
+    }
+}
+
+#[test]
+fn a_search_can_be_made_of_flags_alone() {
+    let place = Place::new(ONE, "");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_phasor"));
+    let output = command
+        .current_dir(place.directory.path())
+        .args([
+            "profile",
+            "--model",
+            "mock-model",
+            "--url",
+            "http://127.0.0.1:1",
+            "--streaming",
+            "--ui",
+            "none",
+        ])
+        .args(["--artifact-dir", "out", "--isl", "16", "--osl", "8", "--concurrency", "1"])
+        .args(["--request-count", "20", "--concurrency-max", "64", "--search-max-iterations", "6"])
+        .args(["--e2e-sla-ms", "60000", "--search-sla", "request_error_rate:avg:le:1"])
+        .args(QUICK)
+        .output()
+        .unwrap();
+    assert_code(&output, 0);
+    let report = place.json("search_report.json");
+    assert_eq!(
+        report["limits"],
+        serde_json::json!(["request_latency:p95:le:60000", "request_error_rate:avg:le:1"])
+    );
+    assert_eq!(report["points"].as_array().unwrap().len(), 6, "1, 2, 4, ... 32");
+    assert_eq!(report["stopped"]["reason"], "max_iterations");
+}
+
+#[test]
 fn an_unknown_limit_of_an_adaptive_phase_is_refused_with_the_known_ones() {
     let place = Place::new(&RAMP.replace("request_latency", "latencies"), "");
     let output = place.run(&QUICK);

@@ -3,8 +3,8 @@
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::meant::{
-    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling, SlaRule,
-    SweepKind,
+    CacheBust, Config, Control, Dataset, DatasetSource, EndpointKind, Load, ModelStrategy, PhaseKind,
+    Sampling, SlaRule, SweepKind,
 };
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
@@ -147,10 +147,44 @@ impl Found<'_> {
             self.refuse_if(unsupported, &at(name), &what(name));
         }
         if phase.adaptive.is_some() {
+            self.control(index);
             self.limits(index);
         }
         let cancels = phase.kind == PhaseKind::Warmup && phase.cancellation.is_some();
         self.warn_if(cancels, &at("cancellation"), &what("cancellation"), "warmups cancel nothing");
+    }
+
+    /// A control variable that the phase does not have.
+    fn control(&mut self, index: usize) {
+        let Some(phase) = self.config.phases.get(index) else { return };
+        let Some(scale) = &phase.adaptive else { return };
+        let (has, which) = match scale.control {
+            Control::Concurrency => (true, ""),
+            Control::PrefillConcurrency => {
+                let capped = phase.load.concurrency().is_some();
+                (capped, "a phase with `concurrency`")
+            }
+            Control::RequestRate => {
+                let paced =
+                    matches!(phase.load, Load::Constant { .. } | Load::Gamma { .. } | Load::Poisson { .. });
+                (paced, "phases of type `poisson`, `gamma` and `constant`")
+            }
+            Control::Users => {
+                (matches!(phase.load, Load::UserCentric { .. }), "phases of type `user_centric`")
+            }
+        };
+        if has {
+            return;
+        }
+        let name = scale.control.name();
+        let message = format!(
+            "`phases.{}.adaptive_scale`: the phase has no `{name}` that could be changed",
+            phase.name
+        );
+        let place = format!("benchmark.phases.{index}.adaptive_scale");
+        let fault = Diagnostic::error(message).with_help(format!("`{name}` is for {which}"));
+        let fault = self.config.places.at(fault, &place, "nothing to change");
+        self.diagnostics.push(fault);
     }
 
     /// Limits of an adaptive phase on what its windows do not have.

@@ -25,6 +25,9 @@ use std::sync::mpsc;
 /// How often the conductor looks around, at the least.
 const TICK: Nanos = Nanos::from_millis(100);
 
+/// How often it looks between two phases, so that companions hear of a start soon after it.
+const TICK_BETWEEN: Nanos = Nanos::from_millis(5);
+
 /// What the shards handed over.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
@@ -72,7 +75,8 @@ impl Conductor<'_, '_> {
                     "Interrupted: ending the run and writing what was measured (once more: leave at once)",
                 );
             }
-            let patience = self.until_next_look();
+            let between = next_phase == 0 || closed.get(usize::from(next_phase) - 1) == Some(&true);
+            let patience = self.until_next_look().min(if between { TICK_BETWEEN } else { TICK });
             match self.messages.recv_timeout(patience.into()) {
                 Ok(Message::Phase(part)) => {
                     self.notice_starts(&mut next_phase, &closed);
