@@ -321,7 +321,7 @@ impl PhasePlan {
             .map(Arc::new);
         // Of a load that is looked for the greatest value counts.
         let found = |control| adaptive.as_ref().and_then(|scale| scale.slots_max(control));
-        let cap = found(Control::Concurrency).or(phase.load.concurrency());
+        let cap = found(Control::Concurrency).or_else(|| phase.load.concurrency());
         let prefill_cap = found(Control::PrefillConcurrency).or(phase.prefill_concurrency);
         let closed = matches!(phase.load, Load::Concurrency { .. });
         let mut stop = phase.stop;

@@ -410,7 +410,7 @@ impl Controller {
         let step = match policy {
             StepPolicy::FixedPercentStep => (self.value * step_percent / 100.0).ceil().max(1.0),
             StepPolicy::SlaMargin => {
-                let margins = self.scale.rules.iter().zip(&self.last.values);
+                let margins = self.scale.rules.all().iter().zip(&self.last.values);
                 let least = margins
                     .filter_map(|(rule, (_, value))| rule.margin(*value))
                     .fold(f64::INFINITY, f64::min)
@@ -428,19 +428,18 @@ impl Controller {
 
     fn judge(&mut self, window: &Window) -> Verdict {
         let rules: &Rules = &self.scale.rules;
-        let values: Vec<(String, f64)> = rules.iter().map(|rule| (rule.name(), rule.value(window))).collect();
+        let values: Vec<(String, f64)> = rules.all().iter().map(|rule| (rule.name(), rule.value(window))).collect();
         let tightness = |rule: &Rule, value: f64| {
             let margin =
-                rule.margin(value).unwrap_or(if rule.holds(value) { 0.0 } else { f64::NEG_INFINITY });
+                rule.margin(value).unwrap_or_else(|| if rule.holds(value) { 0.0 } else { f64::NEG_INFINITY });
             (rule.holds(value), margin)
         };
-        let binding = rules
-            .iter()
+        let binding = rules.all().iter()
             .zip(&values)
             .map(|(rule, (name, value))| (tightness(rule, *value), name, *value))
             .min_by(|left, right| left.0.0.cmp(&right.0.0).then(left.0.1.total_cmp(&right.0.1)))
             .map(|(_, name, value)| (name.clone(), value));
-        let holds = rules.iter().zip(&values).all(|(rule, (_, value))| rule.holds(*value));
+        let holds = rules.all().iter().zip(&values).all(|(rule, (_, value))| rule.holds(*value));
         let (good, errors, cancelled) = (window.good(), window.errors(), window.cancelled());
         let throughput = window.throughput();
         let nothing_good = good == 0 && errors + cancelled > 0;

@@ -192,8 +192,8 @@ impl Rules {
     }
 
     /// All of them, as written.
-    pub fn iter(&self) -> std::slice::Iter<'_, Rule> {
-        self.0.iter()
+    pub fn all(&self) -> &[Rule] {
+        &self.0
     }
 
     /// Whether nothing but failures and cancellations is limited, so that a window without a good request is

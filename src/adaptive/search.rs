@@ -111,7 +111,7 @@ impl KneeSearch {
     }
 
     /// The value to try next, or why there is none.
-    pub fn next(&self) -> Result<f64, Stopped> {
+    pub fn propose(&self) -> Result<f64, Stopped> {
         let Axis { low, high, .. } = self.axis;
         let (holds, fails) = match (self.holds, self.fails) {
             (None, None) => (low, None),
@@ -194,7 +194,7 @@ impl PatternSearch {
     }
 
     /// The values to try next, one per axis, or why there are none. No point is tried twice.
-    pub fn next(&mut self) -> Result<Vec<f64>, Stopped> {
+    pub fn propose(&mut self) -> Result<Vec<f64>, Stopped> {
         loop {
             if self.left == 0 {
                 return Err(Stopped::Iterations);
@@ -259,7 +259,7 @@ mod tests {
         let mut search = KneeSearch::new(axis, iterations);
         let mut runs = 0;
         loop {
-            match search.next() {
+            match search.propose() {
                 Err(stopped) => return (stopped, runs, search.bracket().0),
                 Ok(value) => {
                     runs += 1;
@@ -302,7 +302,7 @@ mod tests {
             ];
             let mut search = PatternSearch::new(axes, 200, 8, seed);
             let mut best = (f64::NEG_INFINITY, Vec::new());
-            while let Ok(values) = search.next() {
+            while let Ok(values) = search.propose() {
                 let worth = -((values[0] / 50.0).ln().powi(2) + (values[1] / 20.0).ln().powi(2));
                 if worth > best.0 {
                     best = (worth, values);
@@ -321,7 +321,7 @@ mod tests {
         let mut search = PatternSearch::new(vec![Axis { low: 1.0, high: 9.0, whole: true }], 50, 3, 1);
         let mut runs = 0;
         let stopped = loop {
-            match search.next() {
+            match search.propose() {
                 Ok(_) => search.take_in(None),
                 Err(stopped) => break stopped,
             }

@@ -76,7 +76,7 @@ impl WindowTally {
         if let Some(span_ns) = timings_ns(Timing::InterToken) {
             self.inter_token_ns.push(span_ns);
         }
-        let within = rules.iter().all(|rule| rule.admits(timings_ns).unwrap_or(true));
+        let within = rules.all().iter().all(|rule| rule.admits(timings_ns).unwrap_or(true));
         self.within_limits += u64::from(within);
     }
 

@@ -68,7 +68,7 @@ impl AdaptiveFiles {
         let mut line = Json::Object(sorted(self.line(event, scale))).to_string();
         line.push('\n');
         if let Err(source) = self.events.write_all(line.as_bytes()) {
-            self.failure.get_or_insert(WriteFailure { path: self.path.clone(), source });
+            self.failure.get_or_insert_with(|| WriteFailure { path: self.path.clone(), source });
         }
     }
 
@@ -143,7 +143,7 @@ impl AdaptiveFiles {
             ("timestamp_ns", json!(unix_ns)),
             ("timestamp_utc", json!(utc(unix_ns))),
         ]);
-        of_limit(scale.rules.iter().next(), &mut members);
+        of_limit(scale.rules.all().iter().next(), &mut members);
         self.of_phase(&mut members);
         members
     }
@@ -158,7 +158,7 @@ impl AdaptiveFiles {
         let value = shown(controller.value());
         let begun = controller.sustain_begun().map(|begun| self.clock.unix_ns(begun));
         let candidates = controller.candidates().iter().map(|candidate| self.candidate(candidate, scale));
-        let first = scale.rules.iter().next();
+        let first = scale.rules.all().iter().next();
         let mut members = Members::from([
             ("base_step", json!(scale.base_step)),
             ("boundary_value", optional(standing.boundary)),

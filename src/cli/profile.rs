@@ -206,7 +206,9 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     let dataset = if several { None } else { Some(Arc::new(build_dataset(&config)?)) };
     let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
     if let Some(mock) = &mock {
-        variations.iter_mut().for_each(|variation| variation.config.redirect(mock.address()));
+        for variation in &mut variations {
+            variation.config.redirect(mock.address());
+        }
     }
 
     let sources = Sources::new(arguments.source_ip.clone());

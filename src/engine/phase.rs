@@ -262,7 +262,7 @@ impl LivePhase {
     /// What the dial says of `control`, where that is what is looked for.
     fn dialled(&self, control: Control) -> Option<u32> {
         let scale = self.plan.adaptive.as_ref().filter(|scale| scale.control == control)?;
-        Some(self.looking.as_ref().map_or(whole(scale.min), |looking| whole(looking.value)))
+        Some(whole(self.looking.as_ref().map_or(scale.min, |looking| looking.value)))
     }
 
     /// Follows the dial: slots come and go, arrivals get other times. A slot that carries a request goes when

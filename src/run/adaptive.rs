@@ -58,7 +58,9 @@ impl Searches {
 impl Search {
     fn tell(&mut self, events: &[Event]) {
         if let Some(files) = &mut self.files {
-            events.iter().for_each(|event| files.tell(event, self.controller.scale()));
+            for event in events {
+                files.tell(event, self.controller.scale());
+            }
         }
     }
 

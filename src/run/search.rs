@@ -60,10 +60,10 @@ enum Chooser {
 }
 
 impl Chooser {
-    fn next(&mut self) -> Result<Vec<f64>, Stopped> {
+    fn propose(&mut self) -> Result<Vec<f64>, Stopped> {
         match self {
-            Self::Knee(search) => search.next().map(|value| vec![value]),
-            Self::Pattern(search) => search.next(),
+            Self::Knee(search) => search.propose().map(|value| vec![value]),
+            Self::Pattern(search) => search.propose(),
         }
     }
 }
@@ -137,7 +137,7 @@ impl<'a> Search<'a> {
             if runner.interrupted() {
                 break Stopped::Interrupted;
             }
-            let values = match self.chooser.next() {
+            let values = match self.chooser.propose() {
                 Ok(values) => values,
                 Err(stopped) => break stopped,
             };

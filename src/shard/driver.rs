@@ -13,6 +13,7 @@ use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
+use crate::shard::barrier::Warmth;
 use crate::shard::meter::Mark;
 use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
@@ -206,6 +207,8 @@ pub struct Shard {
     pub clock: Clock,
     /// What to do while there is nothing to do.
     pub idle: Idle,
+    /// Whether the thread has driven a run before.
+    pub warmth: Warmth,
 }
 
 /// A phase begun and not closed yet.
@@ -270,7 +273,10 @@ impl Driver {
     async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
         // Without it the kernel may end a timed wait 50 us late; a refusal costs only that.
         let _ = set_timer_slack(Nanos(1));
-        self.warm_up()?;
+        match self.shard.warmth {
+            Warmth::Cold => self.warm_up()?,
+            Warmth::Warm => {}
+        }
         let ready = self.shard.clock.now();
         self.meter = Meter::new(self.shard.cpu, ready);
         self.whole = self.meter.mark(ready);
