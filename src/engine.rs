@@ -34,6 +34,7 @@ use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
 use crate::schedule::{Cursor, Share};
 use crate::time::{Nanos, Stamp};
+use crate::wire::Known;
 use crate::wire::RequestTemplate;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -131,6 +132,8 @@ pub struct Engine {
     samples_max: usize,
     judgement: Arc<Judgement>,
     connections: Connections,
+    /// Messages that replies have in common.
+    known: Known,
     /// Connections that carry an exchange, oldest exchange first.
     ages: Chain,
     age_links: Links,
@@ -167,6 +170,7 @@ impl Engine {
             share: options.share,
             samples_max: options.samples_max,
             judgement: Arc::default(),
+            known: Known::default(),
             ages: Chain::default(),
             age_links: Links::default(),
             cancel_links: Links::default(),

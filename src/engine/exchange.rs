@@ -153,7 +153,7 @@ impl Engine {
         let Some(connection) = self.connections.get(id) else { return };
         match connection.state {
             State::Busy => {
-                let fed = connection.decoder.feed(bytes);
+                let fed = connection.decoder.feed_knowing(bytes, &mut self.known);
                 connection.take_in(now, &fed);
                 if connection.holds.prefill {
                     self.release_prefill(id.index, now);
@@ -445,7 +445,7 @@ impl Connection {
             record.messages += fed.messages;
             record.ended = now;
         }
-        for _ in 0..fed.contents {
+        if let Some(more) = fed.contents.checked_sub(1) {
             match record.last_content {
                 None => record.first_content = Some(now),
                 Some(last) => {
@@ -454,6 +454,10 @@ impl Connection {
                 }
             }
             record.last_content = Some(now);
+            if more > 0 {
+                record.second_content.get_or_insert(now);
+                self.gaps_ns.resize(self.gaps_ns.len() + more as usize, 0);
+            }
         }
         record.contents += fed.contents;
         if fed.outputs > 0 {

@@ -336,11 +336,7 @@ impl PhaseTally {
         let mut findings = self.find(&facts, good);
         for (row, (metric, samples)) in SAMPLED.iter().zip(&mut self.samples).enumerate() {
             match metric.source {
-                Source::Gaps if good => {
-                    for gap in gaps_ns {
-                        samples.push(*gap as f64);
-                    }
-                }
+                Source::Gaps if good => samples.push_all(gaps_ns.iter().map(|gap| *gap as f64)),
                 Source::Record(feed, read) if feed.takes(good) => {
                     if let Some(value) = read(&facts) {
                         findings.metrics |= 1 << row;
