@@ -136,7 +136,7 @@ fn every_flag_of_a_search_changes_it() {
         assert_ne!(search(more), plain, "{more:?}");
     }
     let refused = given(None, &["--model", "m", "--search-sla", "latency"]);
-    let faults = refused.err().map(|faults| faults.to_string()).unwrap_or_default();
+    let faults = refused.err().unwrap_or_default();
     assert!(faults.contains("`--search-sla` takes a limit such as"), "{faults}");
 }
 

@@ -428,13 +428,16 @@ impl Controller {
 
     fn judge(&mut self, window: &Window) -> Verdict {
         let rules: &Rules = &self.scale.rules;
-        let values: Vec<(String, f64)> = rules.all().iter().map(|rule| (rule.name(), rule.value(window))).collect();
+        let values: Vec<(String, f64)> =
+            rules.all().iter().map(|rule| (rule.name(), rule.value(window))).collect();
         let tightness = |rule: &Rule, value: f64| {
             let margin =
                 rule.margin(value).unwrap_or_else(|| if rule.holds(value) { 0.0 } else { f64::NEG_INFINITY });
             (rule.holds(value), margin)
         };
-        let binding = rules.all().iter()
+        let binding = rules
+            .all()
+            .iter()
             .zip(&values)
             .map(|(rule, (name, value))| (tightness(rule, *value), name, *value))
             .min_by(|left, right| left.0.0.cmp(&right.0.0).then(left.0.1.total_cmp(&right.0.1)))

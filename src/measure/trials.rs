@@ -222,7 +222,9 @@ mod tests {
     #[test]
     fn one_run_is_a_point_and_a_mean_of_zero_has_no_cv() {
         let one = Spread::of(&[5.0, f64::NAN], 0.95);
-        assert!(one.is_some_and(|one| one.t_critical.is_none() && one.cv == Some(0.0) && (one.ci_low - 5.0).abs() < 1e-12));
+        assert!(one.is_some_and(|one| one.t_critical.is_none()
+            && one.cv == Some(0.0)
+            && (one.ci_low - 5.0).abs() < 1e-12));
         let zero = Spread::of(&[0.0, 0.0], 0.95);
         assert!(zero.is_some_and(|zero| zero.cv.is_none() && zero.std == 0.0));
         assert_eq!(Spread::of(&[f64::INFINITY], 0.95), None);
