@@ -459,7 +459,7 @@ fn a_search_can_be_made_of_flags_alone() {
     let report = place.json("search_report.json");
     assert_eq!(
         report["limits"],
-        serde_json::json!(["request_latency:p95:le:60000", "request_error_rate:avg:le:1"])
+        serde_json::json!(["request_error_rate:avg:le:1", "request_latency:p95:le:60000"])
     );
     assert_eq!(report["points"].as_array().unwrap().len(), 6, "1, 2, 4, ... 32");
     assert_eq!(report["stopped"]["reason"], "max_iterations");

@@ -193,6 +193,8 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         mock: arguments.mock,
     };
     let useful = variations.iter().map(|variation| run::useful_shards(&variation.config)).max();
+    // How far a search goes is not known yet; each of its runs takes as many shards as it can keep busy.
+    let useful = if expander.is_some() { Some(u64::MAX) } else { useful };
     let cores = cores::assign(&request, &cores::available()?, useful.unwrap_or(1))?;
     if cores.shards.iter().collect::<BTreeSet<_>>().len() < cores.shards.len() {
         say(&format!(

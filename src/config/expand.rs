@@ -88,14 +88,8 @@ impl Expander {
             reading: &reading,
             sweep: &self.sweep,
         };
-        let row: Row = values
-            .iter()
-            .map(|(path, value, whole)| {
-                #[expect(clippy::cast_possible_truncation, reason = "float to integer casts saturate")]
-                let scalar = if *whole { Scalar::Integer(*value as i128) } else { Scalar::Float(*value) };
-                (path.clone(), Node { span: 0..0, value: Value::Scalar(scalar) })
-            })
-            .collect();
+        let row: Row =
+            values.iter().map(|(path, value, whole)| (path.clone(), number_node(*value, *whole))).collect();
         let variation = shared.parameters(std::slice::from_ref(&row))?.into_iter().next();
         let Some(variation) = variation else { return Err(Vec::new()) };
         // Every point has the same seed, so that points differ by what is searched alone.
@@ -151,9 +145,22 @@ pub fn expand(
         | SweepKind::Sobol(dimensions) => {
             // Which values will be drawn is not known; that the paths can be written is.
             shared.parameters(std::slice::from_ref(dimensions))?;
+            // The other ends of the ranges, where a search says them.
+            let search = sweep.search.iter().flat_map(|search| &search.space);
+            let ends: Row = search.map(|at| (at.path.clone(), number_node(at.high, at.whole))).collect();
+            if !ends.is_empty() {
+                shared.parameters(std::slice::from_ref(&ends))?;
+            }
             Ok(vec![single(config)])
         }
     }
+}
+
+/// A number that no file says.
+fn number_node(value: f64, whole: bool) -> Node {
+    #[expect(clippy::cast_possible_truncation, reason = "float to integer casts saturate")]
+    let scalar = if whole { Scalar::Integer(value as i128) } else { Scalar::Float(value) };
+    Node { span: 0..0, value: Value::Scalar(scalar) }
 }
 
 /// Paths with their values in one variation.

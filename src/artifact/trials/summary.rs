@@ -1,7 +1,7 @@
 //! `profile_export_aiperf_sweep`: all variations side by side, the best of them, and those that no other beats
 //! in both throughput and latency.
 
-use crate::artifact::csv::{bytes, writer};
+use crate::artifact::csv::bytes;
 use crate::artifact::file::{WriteFailure, write_json};
 use crate::artifact::trials::{CellRuns, STATISTICS, Terms, number, python};
 use crate::artifact::write_csv;
@@ -199,7 +199,7 @@ impl Summarised<'_> {
         let mut keys: Vec<&str> = cells.iter().flatten().map(|column| column.key.as_str()).collect();
         keys.sort_unstable();
         keys.dedup();
-        let mut rows = writer();
+        let mut rows = flexible();
         let parts = ["mean", "std", "min", "max", "cv"];
         let header = keys.iter().flat_map(|key| parts.map(|part| format!("{key}_{part}")));
         rows.write_record(names.iter().map(|name| (*name).to_owned()).chain(header))?;
