@@ -69,6 +69,8 @@ pub struct FinishedRun<'a> {
     pub shards: Vec<ShardReport>,
     /// What this machine can do, if that is known.
     pub calibration: Option<calibration::Calibration>,
+    /// What was warned of before the run and weakens what it says.
+    pub warnings: Vec<String>,
 }
 
 /// Which run of a sweep, or of several trials, a run is.

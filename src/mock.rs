@@ -12,6 +12,7 @@ mod intake;
 mod log;
 mod metrics;
 mod reply;
+mod tls;
 mod worker;
 
 pub use delay::{Delay, DelayError};
@@ -19,6 +20,7 @@ pub use fault::Faults;
 
 use self::log::LogFile;
 use self::metrics::Tally;
+use self::tls::Certificate;
 use self::worker::Worker;
 use crate::time::{Clock, Nanos, Stamp};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -63,6 +65,18 @@ pub struct MockOptions {
     /// Requests per second that are worked off, one after the other over all threads: a queue whose capacity is
     /// known. Absent: any number at once.
     pub capacity_per_s: Option<f64>,
+    /// What it speaks on its port.
+    pub speaks: Speaks,
+}
+
+/// What the server speaks on its port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP.
+    #[default]
+    Http,
+    /// HTTP over TLS 1.2 and 1.3, with a certificate made when it starts.
+    Https,
 }
 
 impl Default for MockOptions {
@@ -82,6 +96,7 @@ impl Default for MockOptions {
             arrival_log: None,
             seed: 0,
             capacity_per_s: None,
+            speaks: Speaks::Http,
         }
     }
 }
@@ -104,6 +119,8 @@ struct Shared {
     connections: AtomicU64,
     /// When the queue will be empty, in nanoseconds.
     free_ns: AtomicU64,
+    /// Present where TLS is spoken.
+    certificate: Option<Certificate>,
     tallies: Box<[Tally]>,
 }
 
@@ -159,11 +176,16 @@ impl Mock {
         for _ in 1..options.threads {
             listeners.push(listener(address)?);
         }
+        let certificate = match options.speaks {
+            Speaks::Http => None,
+            Speaks::Https => Some(Certificate::new(address.ip())?),
+        };
         let shared = Arc::new(Shared {
             clock: Clock::start(),
             stop: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             free_ns: AtomicU64::new(0),
+            certificate,
             tallies: listeners.iter().map(|_| Tally::default()).collect(),
             options,
         });
@@ -198,6 +220,11 @@ impl Mock {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The authority that signed its certificate, in PEM; absent where it speaks no TLS.
+    pub fn authority(&self) -> Option<&str> {
+        self.shared.certificate.as_ref().map(|certificate| certificate.authority.as_str())
     }
 
     /// Chat completion requests answered, or failed on purpose, so far. Those whose client went away are

@@ -23,6 +23,7 @@ pub mod progress;
 pub mod recording;
 pub mod search;
 pub mod sweep;
+pub mod tls;
 
 pub use demand::{in_flight_peak, port_shortage, resolve, useful_shards};
 
@@ -40,6 +41,7 @@ use crate::run::cores::Cores;
 use crate::run::fleet::Assignment;
 use crate::run::fleet::Fleet;
 use crate::run::progress::Ui;
+use crate::run::tls::TlsOptions;
 use crate::shard;
 use crate::shard::driver::Idle;
 use crate::shard::ring::RingError;
@@ -67,6 +69,8 @@ pub struct RunOptions {
     pub idle: Option<Idle>,
     /// Addresses that connections come from, in turn; empty: the kernel chooses.
     pub sources: Sources,
+    /// What TLS needs, where an address speaks it.
+    pub tls: TlsOptions,
     /// What this machine can do, if that is known: phases are held against it.
     pub calibration: Option<Calibration>,
     /// Progress on stderr.
@@ -137,6 +141,9 @@ pub enum RunError {
     /// What requests are to be held against makes no sense.
     #[error(transparent)]
     Judgement(#[from] crate::measure::judgement::JudgementError),
+    /// TLS cannot work.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsRunError),
     /// The phases cannot be planned for the dataset.
     #[error(transparent)]
     Plan(#[from] PlanError),

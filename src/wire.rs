@@ -14,6 +14,7 @@
 //! | `sse` | pieces of a stream | the data of one message after another |
 //! | `delta` | the JSON of one message | whether it has content, and its usage |
 //!
+//! [`tls`] stands before the first of them, and behind the request, where a connection speaks TLS.
 //! `likeness` saves the last two the work on a message that differs from the one before only in its text,
 //! `known` that on a message that an earlier reply had.
 
@@ -27,6 +28,7 @@ mod likeness;
 pub mod reply;
 pub mod request;
 mod sse;
+pub mod tls;
 
 pub use crate::endpoint::Usage;
 pub use known::Known;

@@ -5,8 +5,14 @@
 
 #[path = "sim/adaptive.rs"]
 mod adaptive;
+#[path = "support/certificates.rs"]
+mod certificates;
 #[path = "sim/loads.rs"]
 mod loads;
+#[path = "sim/secure.rs"]
+mod secure;
+#[path = "sim/servers.rs"]
+mod servers;
 #[path = "sim/turns.rs"]
 mod turns;
 #[path = "sim/world.rs"]

@@ -3,6 +3,7 @@
 use phasor::config;
 use phasor::run::cores::{CoreRequest, assign, available};
 use phasor::run::progress::Ui;
+use phasor::run::tls::TlsOptions;
 use phasor::run::{RunOptions, conduct};
 use phasor::shard::driver::Idle;
 use phasor::shard::sources::Sources;
@@ -15,7 +16,19 @@ use std::sync::Arc;
 ///
 /// # Panics
 /// When the run does not start, has a fault, or a request fails.
+#[allow(dead_code, reason = "one bench always says what TLS needs")]
 pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Path) -> Value {
+    run_over(yaml, cpus, idle, directory, TlsOptions::default())
+}
+
+/// As [`run`], with what TLS needs.
+pub(crate) fn run_over(
+    yaml: &str,
+    cpus: &[usize],
+    idle: Option<Idle>,
+    directory: &Path,
+    tls: TlsOptions,
+) -> Value {
     let config = config::parse("bench.yaml", yaml).unwrap().config;
     let dataset = Arc::new(phasor::dataset::synthetic(&config).unwrap());
     let shards = u16::try_from(cpus.len()).unwrap();
@@ -26,6 +39,7 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
         sources: Sources::default(),
+        tls,
         calibration: None,
         ui: Ui::None,
         directory: directory.to_owned(),

@@ -145,8 +145,9 @@ fn expand(arguments: &ExpandArguments) -> u8 {
             let mut text = format!("Sweep type: {kind} ({count} {noun})\n\n");
             for run in &runs {
                 let word = |name: &str| run[name].as_str().unwrap_or_default().to_owned();
-                let (dir_name, label) = (word("dir_name"), word("label"));
-                let _ = writeln!(text, "[{}] dir={dir_name}  label={label}", run["index"]);
+                // Writing to a String cannot fail.
+                let _ =
+                    writeln!(text, "[{}] dir={}  label={}", run["index"], word("dir_name"), word("label"));
                 if full {
                     let _ = writeln!(text, "{:#}", run["benchmark"]);
                 }
@@ -215,6 +216,7 @@ fn filled_in(text: &str, model: Option<&str>, url: Option<&str>) -> String {
         // A text in double quotes is YAML too, whatever is in it.
         match (model, url) {
             (Some(model), _) if key.starts_with("model: ") => {
+                // Writing to a String cannot fail.
                 let _ = write!(filled, "{margin}model: {}", Json::from(model));
             }
             (_, Some(url)) if key.starts_with("url: ") => {

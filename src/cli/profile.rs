@@ -17,6 +17,7 @@ use crate::dataset::synthetic;
 use crate::mock::Delay;
 use crate::mock::Mock;
 use crate::mock::MockOptions;
+use crate::mock::Speaks;
 use crate::plan::AtCapacity;
 use crate::run;
 use crate::run::RunOptions;
@@ -30,6 +31,7 @@ use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::run::sweep::Resume;
+use crate::run::tls::TlsOptions;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
 use crate::shard::sources::Sources;
@@ -72,6 +74,19 @@ pub(super) struct ProfileArguments {
     #[arg(long, value_name = "ADDRESS")]
     source_ip: Vec<SourceRange>,
 
+    /// Authorities that sign the server's certificate, in PEM, in place of those of this machine; may be given
+    /// again
+    #[arg(long, value_name = "FILE")]
+    ca_file: Vec<PathBuf>,
+
+    /// Certificate that phasor shows to servers which ask for one, in PEM
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+
+    /// Key of that certificate, in PEM, without a password
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+
     /// Figures of `phasor calibrate` for this machine; default: `client_profile.json` of the current
     /// directory, if there is one
     #[arg(long, value_name = "FILE")]
@@ -84,6 +99,10 @@ pub(super) struct ProfileArguments {
     /// Start the built-in server inside this process and send the load there instead
     #[arg(long)]
     mock: bool,
+
+    /// The built-in server speaks TLS, and its certificate is trusted
+    #[arg(long, requires = "mock")]
+    mock_tls: bool,
 
     /// The built-in server's time to first token, such as 20ms, exp:20ms or lognormal:20ms,0.5
     #[arg(long, value_name = "DELAY", requires = "mock")]
@@ -209,7 +228,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
     if let Some(mock) = &mock {
         for variation in &mut variations {
-            variation.config.redirect(mock.address());
+            turn_to(mock, &mut variation.config);
         }
     }
 
@@ -233,6 +252,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             IdleChoice::Spin => Some(Idle::Spin),
         },
         sources,
+        tls: tls_options(arguments, &config, &environment, mock.as_ref()),
         calibration: calibration(arguments)?,
         ui: match config.runtime.ui {
             Some(config::Ui::None) => Ui::None,
@@ -250,8 +270,8 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         let code = match &expander {
             None => sweep::run(&config, &variations, &options, &mut build, resume),
             Some(expander) => {
-                let address = mock.as_ref().map(Mock::address);
-                sweep::search(expander, address, &options, &mut build, resume)
+                let turn = |config: &mut Config| mock.iter().for_each(|mock| turn_to(mock, config));
+                sweep::search(expander, &turn, &options, &mut build, resume)
             }
         };
         stop(mock)?;
@@ -325,8 +345,36 @@ fn calibration(arguments: &ProfileArguments) -> anyhow::Result<Option<Calibratio
     }
 }
 
+/// What TLS needs; says on stderr what is to be said about it.
+fn tls_options(
+    arguments: &ProfileArguments,
+    config: &Config,
+    environment: &Environment,
+    mock: Option<&Mock>,
+) -> TlsOptions {
+    let options = TlsOptions {
+        ca_files: arguments.ca_file.clone(),
+        built_in: mock.and_then(Mock::authority).map(str::to_owned),
+        client_cert: arguments.client_cert.clone(),
+        client_key: arguments.client_key.clone(),
+        verification: environment.verification,
+    };
+    for warning in options.warnings(config) {
+        say(&format!("warning: {warning}"));
+    }
+    options
+}
+
 fn build_dataset(config: &Config) -> anyhow::Result<Dataset> {
     Ok(synthetic(config)?)
+}
+
+/// Turns the load of a config to the built-in server.
+fn turn_to(mock: &Mock, config: &mut Config) {
+    match mock.authority() {
+        None => config.redirect(mock.address()),
+        Some(_) => config.redirect_tls(mock.address()),
+    }
 }
 
 /// Starts the built-in server and turns the load to it.
@@ -338,10 +386,11 @@ fn start_mock(arguments: &ProfileArguments, config: &mut Config, cpu: Option<usi
         itl: arguments.mock_itl.unwrap_or(defaults.itl),
         arrival_log: arguments.mock_log.clone(),
         capacity_per_s: arguments.mock_capacity,
+        speaks: if arguments.mock_tls { Speaks::Https } else { Speaks::Http },
         ..defaults
     })
     .context("the built-in server did not start")?;
-    config.redirect(mock.address());
+    turn_to(&mock, config);
     say(&format!("The load goes to the built-in server on {}", mock.address()));
     Ok(mock)
 }

@@ -24,7 +24,6 @@ use crate::run::sweep::Sweep;
 use crate::run::sweep::SweepOutcome;
 use anyhow::Context as _;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 
 /// Numbers of the tables: metric, statistic, header.
 const COLUMNS: [(&str, &str, &str); 5] = [
@@ -54,11 +53,11 @@ pub(super) fn run<'a>(
     Ok(code_of(&outcome))
 }
 
-/// Runs a sweep that chooses its variations as it goes, and tells the exit code. The load goes to `address`, if
-/// there is one.
+/// Runs a sweep that chooses its variations as it goes, and tells the exit code. `turn` says where the
+/// load of each goes.
 pub(super) fn search<'a>(
     expander: &'a Expander,
-    address: Option<SocketAddr>,
+    turn: &dyn Fn(&mut Config),
     options: &'a RunOptions,
     build: &'a mut Build<'a>,
     resume: Resume,
@@ -68,11 +67,7 @@ pub(super) fn search<'a>(
     let search = Search::new(expander, &base)?.context("the sweep has nothing to search")?;
     let mut screen = Screen { table: !config.no_sweep_table };
     let runner = Runner::start(options, &base, build, resume, &mut screen)?;
-    let Found { outcome, report: found } = search.run(runner, &|variation| {
-        if let Some(address) = address {
-            variation.config.redirect(address);
-        }
-    });
+    let Found { outcome, report: found } = search.run(runner, &|variation| turn(&mut variation.config));
     show(&report(&outcome));
     let mut text = String::from("\nPoints tried:\n");
     for point in &found.points {

@@ -6,6 +6,7 @@ use crate::plan::AtCapacity;
 use crate::plan::Tuning;
 use crate::shard::socket::SocketOptions;
 use crate::time::Nanos;
+use crate::wire::tls::Verification;
 
 /// Variables that are read elsewhere.
 const READ_ELSEWHERE: [&str; 3] = [
@@ -28,6 +29,8 @@ pub struct Environment {
     pub tuning: Tuning,
     /// About sockets.
     pub sockets: SocketOptions,
+    /// Whether servers must prove who they are.
+    pub verification: Verification,
     /// Variables named `AIPERF_*` that have no effect, in alphabetical order.
     pub without_effect: Vec<String>,
 }
@@ -71,7 +74,7 @@ impl Environment {
 
     /// Takes one variable in; tells whether it is known.
     fn take(&mut self, variable: &Variable) -> Result<bool, EnvironmentError> {
-        let Self { tuning, sockets, .. } = self;
+        let Self { tuning, sockets, verification, .. } = self;
         match variable.name.as_str() {
             "AIPERF_TIMING_MAX_CATCHUP_SECONDS" => tuning.catch_up = Some(variable.seconds(0.0, 10.0)?),
             "AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL" => tuning.ramp_step = variable.seconds(0.01, 10.0)?,
@@ -83,6 +86,9 @@ impl Environment {
                 }
             }
             "AIPERF_HTTP_FORCE_CLOSE" => tuning.never_reuse = variable.switch()?,
+            "AIPERF_HTTP_SSL_VERIFY" => {
+                *verification = if variable.switch()? { Verification::On } else { Verification::Off };
+            }
             "AIPERF_HTTP_SO_RCVBUF" => sockets.receive_buffer = Some(variable.count(1_024, i32::MAX as u32)?),
             "AIPERF_HTTP_SO_SNDBUF" => sockets.send_buffer = Some(variable.count(1_024, i32::MAX as u32)?),
             "AIPERF_HTTP_TCP_KEEPIDLE" => {
@@ -163,6 +169,7 @@ mod tests {
             ("AIPERF_HTTP_CONNECTION_LIMIT", "10"),
             ("AIPERF_HTTP_KEEPALIVE_TIMEOUT", "5"),
             ("AIPERF_HTTP_FORCE_CLOSE", "true"),
+            ("AIPERF_HTTP_SSL_VERIFY", "false"),
             ("AIPERF_HTTP_SO_RCVBUF", "65536"),
             ("AIPERF_HTTP_SO_SNDBUF", "65536"),
             ("AIPERF_HTTP_TCP_KEEPIDLE", "7"),

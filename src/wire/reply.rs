@@ -21,6 +21,8 @@ use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a head that are looked at before it is whole: empty lines may come first.
 const BEGIN_BYTES: usize = 64;
+/// First byte of the record in which a server that speaks TLS refuses a request without.
+const TLS_ALERT: u8 = 21;
 /// Largest text that is not an event stream, in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is kept of the body of an error status, in bytes; the rest is read and dropped.
@@ -335,7 +337,13 @@ impl ReplyDecoder {
         };
         // The first bytes tell whether this is HTTP: a peer that speaks something else may never end a head.
         if !head::can_begin(whole.get(..BEGIN_BYTES).unwrap_or(whole)) {
-            return Err(Fault::NotHttp { detail: "the reply does not begin with HTTP/1".to_owned() });
+            let detail = match whole.first() {
+                Some(&TLS_ALERT) => {
+                    "the server speaks TLS on this port: write `https://` in place of `http://`"
+                }
+                Some(_) | None => "the reply does not begin with HTTP/1",
+            };
+            return Err(Fault::NotHttp { detail: detail.to_owned() });
         }
         if found.is_none() {
             return Ok(false);
@@ -375,6 +383,7 @@ impl ReplyDecoder {
             }
             if let Some(found) = self.known(rest, known) {
                 let (event, next) = rest.split_at(found.taken);
+                self.events.pass();
                 fed.body_bytes += found.taken;
                 fed.messages += 1;
                 self.any_message = true;
@@ -472,8 +481,8 @@ impl ReplyDecoder {
     /// where nothing but content and usage is looked for.
     #[inline]
     fn known(&self, bytes: &[u8], known: &mut Known) -> Option<Found> {
-        let between = self.reader.is_none() && self.carried.is_empty() && self.events.is_between();
-        if between { known.find(bytes) } else { None }
+        let at_event = self.reader.is_none() && self.carried.is_empty() && self.events.is_at_event();
+        if at_event { known.find(bytes) } else { None }
     }
 
     /// Reads the JSON of one message. Answers with what it says and the place of its one text, when nothing
