@@ -2,6 +2,7 @@
 //!
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
+pub mod adaptive;
 pub mod calibration;
 pub mod client_report;
 pub mod console;
@@ -18,8 +19,11 @@ mod panel;
 pub mod raw;
 pub mod records;
 pub mod results;
+pub mod run_config;
+pub mod search;
 pub mod sink;
 mod timeslices;
+pub mod trials;
 
 pub use file::WriteFailure;
 pub use inputs::write_inputs;

@@ -9,6 +9,7 @@ mod explain;
 mod flags;
 mod mock;
 mod profile;
+mod sweep;
 mod traffic;
 mod validate;
 

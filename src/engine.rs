@@ -25,6 +25,7 @@ mod warm_up;
 pub use connection::ConnectionId;
 pub use phase::{PhaseEvent, PhaseStart};
 
+use crate::adaptive::WindowTally;
 use crate::config::Reuse;
 use crate::dataset::Dataset;
 use crate::engine::chain::{Chain, Links};
@@ -326,6 +327,13 @@ impl Engine {
             panic!("phase `{}` on shard {}: {fault}", live.plan.name, self.share.shard());
         }
         Some(live.tally)
+    }
+
+    /// Takes the oldest window of an adaptive phase that was cut off.
+    pub fn take_window(&mut self, phase: u16) -> Option<WindowTally> {
+        let live = self.live.iter_mut().find(|live| live.plan.index == phase)?;
+        let cut = &mut live.looking.as_mut()?.cut;
+        (!cut.is_empty()).then(|| cut.remove(0))
     }
 
     /// Whether the record batch is worth writing: at least half full.

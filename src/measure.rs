@@ -23,6 +23,7 @@ pub mod slices;
 pub mod statistics;
 pub mod summary;
 pub mod tally;
+pub mod trials;
 pub mod verdict;
 pub mod weighted;
 

@@ -5,6 +5,7 @@
 //! results. The shards find their way through the phases by themselves (see the barrier in the shard's
 //! module); whatever else goes on meanwhile is a [`companion`]. [`conduct`] is a run by itself.
 
+mod adaptive;
 pub mod calibrate;
 pub mod companion;
 mod conductor;
@@ -21,6 +22,8 @@ mod merge;
 pub mod ports;
 pub mod progress;
 pub mod recording;
+pub mod search;
+pub mod sweep;
 pub mod tls;
 pub mod traffic;
 
@@ -35,6 +38,7 @@ use crate::endpoint::EndpointError;
 use crate::plan::PHASES_MAX;
 use crate::plan::PlanError;
 use crate::plan::Tuning;
+use crate::run::adaptive::Searches;
 use crate::run::cores::Cores;
 use crate::run::fleet::Assignment;
 use crate::run::fleet::Fleet;
@@ -175,7 +179,15 @@ impl RunError {
 /// The run cannot start. What happens to it later is in the outcome.
 pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Result<RunOutcome, RunError> {
     let assignment = Assignment { config, traffic, directory: &options.directory, cell: None };
-    Fleet::start(options)?.run(&assignment, &mut [])
+    run_with_companions(&mut Fleet::start(options)?, &assignment)
+}
+
+/// One run with everything that its config wants to go along.
+fn run_with_companions(fleet: &mut Fleet<'_>, assignment: &Assignment<'_>) -> Result<RunOutcome, RunError> {
+    let mut searches = Searches::default();
+    let mut outcome = fleet.run(assignment, &mut [&mut searches])?;
+    outcome.faults.extend(searches.into_faults());
+    Ok(outcome)
 }
 
 /// Makes the artifact directory, with all that leads to it.

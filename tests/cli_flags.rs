@@ -107,6 +107,40 @@ fn sample(flag: &Flag) -> Vec<&'static str> {
 }
 
 #[test]
+fn every_flag_of_a_search_changes_it() {
+    let search = |more: &[&str]| {
+        let words = ["--model", "m", "--isl", "4", "--concurrency", "1", "--request-count", "5"];
+        let words = [&words[..], &["--concurrency-max", "64"], more].concat();
+        let loaded = given(None, &words).unwrap_or_else(|faults| panic!("{more:?}: {faults}"));
+        let sweep = loaded.config.sweep.clone();
+        let sweep = sweep.unwrap_or_else(|| panic!("{more:?} makes no sweep"));
+        (sweep.search, sweep.limits)
+    };
+    let plain = search(&[]);
+    for more in [
+        &["--search-space", "phases.profiling.concurrency:2:9:int"][..],
+        &["--concurrency-min", "2"],
+        &["--search-metric", "goodput"],
+        &["--search-stat", "p50"],
+        &["--search-direction", "minimize"],
+        &["--search-max-iterations", "9"],
+        &["--search-initial-points", "3"],
+        &["--search-random-seed", "7"],
+        &["--search-sla", "request_latency:p95:le:500"],
+        &["--ttft-sla-ms", "50"],
+        &["--itl-sla-ms", "5"],
+        &["--tpot-sla-ms", "5"],
+        &["--e2e-sla-ms", "500"],
+        &["--error-rate-sla", "1"],
+    ] {
+        assert_ne!(search(more), plain, "{more:?}");
+    }
+    let refused = given(None, &["--model", "m", "--search-sla", "latency"]);
+    let faults = refused.err().unwrap_or_default();
+    assert!(faults.contains("`--search-sla` takes a limit such as"), "{faults}");
+}
+
+#[test]
 fn every_flag_changes_the_config_or_is_named() {
     let mut silent = Vec::new();
     let mut count = 0;
@@ -133,6 +167,8 @@ fn every_flag_changes_the_config_or_is_named() {
                 }
             }
         }
+        // Each adds to a search that needs others: see the test below.
+        let searches = matches!(flag.sets, flags::Sets::Special(flags::SpecialFlag::Search(_)));
         let is_foreign = matches!(flag.sets, flags::Sets::Nothing(_) | flags::Sets::Refused(_));
         let needs_more = matches!(
             flag.name(),
@@ -176,7 +212,7 @@ fn every_flag_changes_the_config_or_is_named() {
                 | "warmup-prefill-concurrency"
                 | "trajectory-start-max-ratio"
         );
-        if effects == 0 && !is_foreign && !needs_more {
+        if effects == 0 && !is_foreign && !needs_more && !searches {
             silent.push(format!("--{} never changes anything", flag.name()));
         }
     }

@@ -17,9 +17,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("schedule", &["time", "rng", "config"]),
     ("wire", &["time", "config", "endpoint"]),
     ("measure", &["time", "wire"]),
-    ("plan", &["time", "rng", "config", "dataset", "schedule"]),
-    ("engine", &["time", "rng", "config", "endpoint", "dataset", "schedule", "wire", "measure", "plan"]),
-    ("shard", &["time", "plan", "engine", "measure"]),
+    ("adaptive", &["time", "config", "measure"]),
+    ("plan", &["time", "rng", "config", "dataset", "schedule", "adaptive"]),
+    (
+        "engine",
+        &["time", "rng", "config", "endpoint", "dataset", "schedule", "wire", "measure", "adaptive", "plan"],
+    ),
+    ("shard", &["time", "plan", "engine", "measure", "adaptive"]),
     (
         "run",
         &[
@@ -32,13 +36,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "schedule",
             "wire",
             "measure",
+            "adaptive",
             "plan",
             "engine",
             "shard",
             "artifact",
         ],
     ),
-    ("artifact", &["time", "config", "dataset", "measure", "plan"]),
+    ("artifact", &["time", "config", "dataset", "measure", "adaptive", "plan"]),
     ("mock", &["time", "rng", "wire", "shard"]),
     ("cli", &["time", "config", "dataset", "measure", "plan", "run", "artifact", "mock", "shard"]),
 ];
@@ -160,6 +165,7 @@ fn pure_floors_open_no_socket_and_no_executor() {
         "schedule",
         "wire",
         "measure",
+        "adaptive",
         "plan",
         "engine",
     ];

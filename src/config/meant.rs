@@ -26,7 +26,8 @@ pub use phase::{
     StepPolicy, StopRules, TimingMode,
 };
 pub use sweep::{
-    Convergence, ConvergenceMode, IterationOrder, MultiRun, ScenarioRun, Sweep, SweepKind, TrialStat,
+    Convergence, ConvergenceMode, Dimension, Direction, IterationOrder, MultiRun, Objective, ScenarioRun,
+    Search, Sweep, SweepKind, TrialStat,
 };
 
 /// A whole benchmark, ready to be planned.

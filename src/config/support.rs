@@ -2,7 +2,10 @@
 //! its line out.
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
-use crate::config::meant::{CacheBust, Config, ContentType, Dataset, DatasetSource, EndpointKind, PhaseKind};
+use crate::config::meant::{
+    CacheBust, Config, ContentType, Control, Dataset, DatasetSource, EndpointKind, Load, PhaseKind, SlaRule,
+    SweepKind,
+};
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
 /// reading.
@@ -109,15 +112,76 @@ impl Found<'_> {
         let Some(phase) = self.config.phases.get(index) else { return };
         let at = |name: &str| format!("phases.{index}.{name}");
         let what = |rest: &str| format!("phases.{}.{rest}", phase.name);
-        let fields = [
-            (phase.adaptive.is_some(), "adaptive_scale"),
-            (phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode"),
-        ];
+        let fields = [(phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode")];
         for (unsupported, name) in fields {
             self.refuse_if(unsupported, &at(name), &what(name));
         }
+        if phase.adaptive.is_some() {
+            self.control(index);
+            self.limits(index);
+        }
         let cancels = phase.kind == PhaseKind::Warmup && phase.cancellation.is_some();
         self.warn_if(cancels, &at("cancellation"), &what("cancellation"), "warmups cancel nothing");
+    }
+
+    /// A control variable that the phase does not have.
+    fn control(&mut self, index: usize) {
+        let Some(phase) = self.config.phases.get(index) else { return };
+        let Some(scale) = &phase.adaptive else { return };
+        let (has, which) = match scale.control {
+            Control::Concurrency => (true, ""),
+            Control::PrefillConcurrency => {
+                let capped = phase.load.concurrency().is_some();
+                (capped, "a phase with `concurrency`")
+            }
+            Control::RequestRate => {
+                let paced =
+                    matches!(phase.load, Load::Constant { .. } | Load::Gamma { .. } | Load::Poisson { .. });
+                (paced, "phases of type `poisson`, `gamma` and `constant`")
+            }
+            Control::Users => {
+                (matches!(phase.load, Load::UserCentric { .. }), "phases of type `user_centric`")
+            }
+        };
+        if has {
+            return;
+        }
+        let name = scale.control.name();
+        let message = format!(
+            "`phases.{}.adaptive_scale`: the phase has no `{name}` that could be changed",
+            phase.name
+        );
+        let place = format!("benchmark.phases.{index}.adaptive_scale");
+        let fault = Diagnostic::error(message).with_help(format!("`{name}` is for {which}"));
+        let fault = self.config.places.at(fault, &place, "nothing to change");
+        self.diagnostics.push(fault);
+    }
+
+    /// Limits of an adaptive phase on what its windows do not have.
+    fn limits(&mut self, index: usize) {
+        let Some(phase) = self.config.phases.get(index) else { return };
+        for SlaRule { metric, stat, .. } in &phase.sla {
+            let (name, known) = if SlaRule::METRICS.contains(&metric.as_str()) {
+                (stat, SlaRule::statistics(metric))
+            } else {
+                (metric, SlaRule::METRICS)
+            };
+            if known.contains(&name.as_str()) {
+                continue;
+            }
+            let what = if name == stat { "statistic" } else { "metric" };
+            let message = format!("`phases.{}.sla`: `{name}` is no {what} of an adaptive phase", phase.name);
+            let help = format!("write one of {}", known.join(", "));
+            let within = format!("benchmark.phases.{index}.adaptive_scale");
+            let place = [format!("{within}.sla"), format!("benchmark.phases.{index}.sla"), within];
+            let place = place.iter().find(|place| self.config.places.written(place));
+            let fault = Diagnostic::error(message).with_help(help);
+            let fault = match place {
+                Some(place) => self.config.places.at(fault, place, "no such limit"),
+                None => fault,
+            };
+            self.diagnostics.push(fault);
+        }
     }
 
     fn rest(&mut self) {
@@ -156,14 +220,18 @@ impl Found<'_> {
             "runtime.service_run_type",
             "runtime.service_run_type: kubernetes",
         );
-        for (unsupported, path) in
-            [(config.sweep.is_some(), "sweep"), (config.multi_run.runs > 1, "multi_run")]
-        {
-            if unsupported {
-                let fault = Diagnostic::error(format!("`{path}` is valid, phasor cannot run it yet"));
-                let fault = config.places.at(fault, path, "cannot be run yet");
-                self.diagnostics.push(fault);
-            }
+        let drawn = config.sweep.as_ref().map(|sweep| &sweep.kind).filter(|kind| match kind {
+            SweepKind::LatinHypercube(_) | SweepKind::Sobol(_) => true,
+            SweepKind::AdaptiveSearch(_)
+            | SweepKind::Grid(_)
+            | SweepKind::Scenarios(_)
+            | SweepKind::Zip(_) => false,
+        });
+        if let Some(kind) = drawn {
+            let name = kind.name();
+            let fault = Diagnostic::error(format!("`sweep.type: {name}` is valid, phasor cannot run it yet"));
+            let fault = config.places.at(fault, "sweep.type", "cannot be run yet");
+            self.diagnostics.push(fault);
         }
     }
 }

@@ -475,6 +475,11 @@ impl Engine {
             Measured::Elsewhere => phase.tally.hand_over(record),
             Measured::Here => phase.tally.record(record, gaps_ns),
         }
+        if let Some((looking, scale)) = phase.looking.as_mut().zip(phase.plan.adaptive.as_ref())
+            && self.shared.dial(phase.plan.index).counts(record.issued)
+        {
+            looking.window.record(record, &scale.rules);
+        }
         if matches!(phase.source, Source::Closed { .. }) {
             phase.tally.occupy(now.min(phase.sending_ended).since(record.planned));
         }

@@ -407,7 +407,8 @@ impl Worker {
                 let model = self.model(index, tongue);
                 let mut pace = Pace { ttft, itl, random: &mut self.delays };
                 let model = (model, &self.models[model]);
-                let wanted = Wanted { arrival, stream: chat.stream, close, extent, identity, writes, fault };
+                let (queued, stream) = (self.shared.queued(arrival), chat.stream);
+                let wanted = Wanted { arrival, queued, stream, close, extent, identity, writes, fault };
                 let answer = Answer::new(wanted, model, &mut pace);
                 self.tally().running.add(1);
                 self.tally().prompt_tokens.add(chat.prompt_words);

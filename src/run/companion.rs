@@ -3,6 +3,7 @@
 //! A companion is told of the edges of the run and of each phase, and looks around between them. It never
 //! stands in the way of the shards, which find from phase to phase by themselves.
 
+use crate::adaptive::WindowTally;
 use crate::artifact::FinishedPhase;
 use crate::plan::PhasePlan;
 use crate::plan::Plan;
@@ -59,6 +60,17 @@ pub trait Companion {
     /// When [`Companion::look`] is to be called at the latest; [`Stamp::NEVER`]: whenever it suits.
     fn wants_to_look(&self) -> Stamp {
         Stamp::NEVER
+    }
+
+    /// Whether it is this companion that has windows of the phase cut off.
+    fn wants_windows(&self, phase: u16) -> bool {
+        let _ = phase;
+        false
+    }
+
+    /// A shard has handed over a window that this companion wanted.
+    fn window(&mut self, stage: &Stage<'_>, phase: u16, tally: WindowTally) {
+        let _ = (stage, phase, tally);
     }
 
     /// No shard sends anything more of the phase.

@@ -3,6 +3,7 @@
 //! The conductor starts nothing and decides nothing: it tells the companions what happens, gathers what the
 //! shards hand over and merges it.
 
+use crate::adaptive::WindowTally;
 use crate::artifact::FinishedPhase;
 use crate::artifact::ShardReport;
 use crate::plan::GivenUp;
@@ -24,6 +25,9 @@ use std::sync::mpsc;
 
 /// How often the conductor looks around, at the least.
 const TICK: Nanos = Nanos::from_millis(100);
+
+/// How often it looks between two phases, so that companions hear of a start soon after it.
+const TICK_BETWEEN: Nanos = Nanos::from_millis(5);
 
 /// What the shards handed over.
 #[derive(Debug, Default)]
@@ -63,9 +67,10 @@ impl Conductor<'_, '_> {
         let mut parts: Vec<Vec<ClosedPhase>> = plan.phases.iter().map(|_| Vec::new()).collect();
         let mut stopped: Vec<(usize, Stopped)> = plan.phases.iter().map(|_| Default::default()).collect();
         let mut gathered = Gathered::default();
+        let mut closed = vec![false; plan.phases.len()];
         let (mut ended, mut next_phase, mut told) = (0, 0, false);
         while ended < shards {
-            self.notice_starts(&mut next_phase);
+            self.notice_starts(&mut next_phase, &closed);
             self.look();
             if self.interrupt.load(Relaxed) && !told {
                 told = true;
@@ -73,10 +78,11 @@ impl Conductor<'_, '_> {
                     "Interrupted: ending the run and writing what was measured (once more: leave at once)",
                 );
             }
-            let patience = self.until_next_look();
+            let between = next_phase == 0 || closed.get(usize::from(next_phase) - 1) == Some(&true);
+            let patience = self.until_next_look().min(if between { TICK_BETWEEN } else { TICK });
             match self.messages.recv_timeout(patience.into()) {
                 Ok(Message::Phase(part)) => {
-                    self.notice_starts(&mut next_phase);
+                    self.notice_starts(&mut next_phase, &closed);
                     let Some(of_phase) = parts.get_mut(usize::from(part.phase)) else { continue };
                     let index = part.phase;
                     of_phase.push(*part);
@@ -88,10 +94,14 @@ impl Conductor<'_, '_> {
                     {
                         self.notice_end(&finished);
                         gathered.phases.push(finished);
+                        if let Some(closed) = closed.get_mut(usize::from(index)) {
+                            *closed = true;
+                        }
                     }
                 }
+                Ok(Message::Window { phase, tally }) => self.notice_window(phase, *tally),
                 Ok(Message::Stopped { phase, stopped: part }) => {
-                    self.notice_starts(&mut next_phase);
+                    self.notice_starts(&mut next_phase, &closed);
                     let Some((count, all)) = stopped.get_mut(usize::from(phase)) else { continue };
                     *count += 1;
                     all.sent += part.sent;
@@ -116,6 +126,7 @@ impl Conductor<'_, '_> {
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
         }
+        self.notice_starts(&mut next_phase, &vec![true; plan.phases.len()]);
         // Phases that some shards never handed over: what there is of them is still shown.
         for (index, mut of_phase) in (0_u16..).zip(parts) {
             complete(self.counter, index, &mut of_phase);
@@ -137,9 +148,15 @@ impl Conductor<'_, '_> {
         std::iter::once(display).chain(self.companions.iter_mut().map(|companion| &mut **companion as _))
     }
 
-    fn notice_starts(&mut self, next: &mut u16) {
+    /// Tells of phases that have started. One that waits for the end of the phase before it is told of after that
+    /// end, though the shards may be a moment ahead; `closed` says which phases have ended.
+    fn notice_starts(&mut self, next: &mut u16, closed: &[bool]) {
         let stage = self.stage;
         while let Some((start, phase)) = self.barrier.start_of(*next).zip(stage.plan.phase(*next)) {
+            let before = usize::from(*next).checked_sub(1).and_then(|before| closed.get(before));
+            if !phase.seamless && before == Some(&false) {
+                return;
+            }
             *next += 1;
             self.all().for_each(|companion| companion.phase_started(&stage, phase, start.at));
         }
@@ -156,6 +173,14 @@ impl Conductor<'_, '_> {
         let stage = self.stage;
         if let Some(phase) = stage.plan.phase(finished.index) {
             self.all().for_each(|companion| companion.phase_ended(&stage, phase, finished));
+        }
+    }
+
+    fn notice_window(&mut self, phase: u16, tally: WindowTally) {
+        let stage = self.stage;
+        let wanting = self.companions.iter_mut().find(|companion| companion.wants_windows(phase));
+        if let Some(companion) = wanting {
+            companion.window(&stage, phase, tally);
         }
     }
 

@@ -41,6 +41,7 @@ use crate::schedule::Share;
 use crate::shard;
 use crate::shard::Member;
 use crate::shard::barrier::Barrier;
+use crate::shard::barrier::Warmth;
 use crate::shard::driver::Gauges;
 use crate::shard::driver::Idle;
 use crate::shard::driver::RecordPort;
@@ -70,6 +71,8 @@ pub struct Assignment<'a> {
 pub struct Fleet<'o> {
     options: &'o RunOptions,
     members: Vec<Member>,
+    /// Cold until a run has gone through all members.
+    warmth: Warmth,
 }
 
 /// What a run is driven with, once it is known that it can be.
@@ -94,7 +97,7 @@ impl<'o> Fleet<'o> {
         limits::prepare(options.cores.shards.len() as u64, None)?;
         let cores = (0_u16..).zip(options.cores.shards.iter().copied());
         let members = cores.map(|(number, cpu)| Member::start(number, cpu)).collect::<Result<_, _>>()?;
-        Ok(Self { options, members })
+        Ok(Self { options, members, warmth: Warmth::Cold })
     }
 
     /// Runs a config from the first phase to the last file; `companions` go along.
@@ -237,7 +240,7 @@ impl<'o> Fleet<'o> {
         let shards = self.shards_of(assignment.config);
         let cpus = options.cores.shards.get(..usize::from(shards)).unwrap_or_default();
         let shared = Arc::new(Shared::new(plan));
-        let barrier = Arc::new(Barrier::new(plan, shards));
+        let barrier = Arc::new(Barrier::new(plan, shards).after(self.warmth));
         let gauges: Vec<Arc<Gauges>> = cpus.iter().map(|_| Arc::default()).collect();
         let (sender, messages) = mpsc::channel();
         let stage = Stage {
@@ -284,6 +287,7 @@ impl<'o> Fleet<'o> {
                 records,
                 clock: options.clock,
                 idle,
+                warmth: self.warmth,
             };
             self.hand_over(shard, per_shard);
         }
@@ -300,6 +304,9 @@ impl<'o> Fleet<'o> {
             companions: &mut *companions,
         };
         let gathered = conductor.conduct();
+        if usize::from(shards) == self.members.len() {
+            self.warmth = Warmth::Warm;
+        }
         for companion in companions.iter_mut() {
             companion.after_last_phase(&stage);
         }
@@ -320,6 +327,7 @@ impl<'o> Fleet<'o> {
         match Member::start(shard.shard, shard.cpu) {
             Ok(fresh) => {
                 std::mem::replace(member, fresh).join();
+                self.warmth = Warmth::Cold;
                 // A thread that has just been started takes its first run.
                 let _ = member.drive(shard, ring);
             }

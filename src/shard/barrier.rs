@@ -26,10 +26,23 @@ pub const LEAD: Nanos = Nanos::from_micros(150);
 /// Longest wait of a shard that watches for a start.
 pub const WATCH: Nanos = Nanos::from_micros(50);
 
+/// From the meeting of all shards to the start of the first phase, where they have driven a run before.
+pub const FIRST_LEAD_WARM: Nanos = Nanos::from_millis(2);
+
+/// Whether the shards have driven a run before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmth {
+    /// Their code and pages have yet to come into the caches.
+    Cold,
+    /// They have.
+    Warm,
+}
+
 /// The meeting point of one run.
 #[derive(Debug)]
 pub struct Barrier {
     shards: u32,
+    first_lead: Nanos,
     ready: AtomicU32,
     gates: Vec<Gate>,
     /// Whether a phase starts when the one before it stops sending.
@@ -58,6 +71,7 @@ impl Barrier {
     pub fn new(plan: &Plan, shards: u16) -> Self {
         Self {
             shards: u32::from(shards),
+            first_lead: FIRST_LEAD,
             ready: AtomicU32::new(0),
             gates: plan.phases.iter().map(|_| Gate::default()).collect(),
             seamless: plan.phases.iter().map(|phase| phase.seamless).collect(),
@@ -65,10 +79,20 @@ impl Barrier {
         }
     }
 
+    /// For shards of this warmth.
+    #[must_use]
+    pub fn after(mut self, warmth: Warmth) -> Self {
+        self.first_lead = match warmth {
+            Warmth::Cold => FIRST_LEAD,
+            Warmth::Warm => FIRST_LEAD_WARM,
+        };
+        self
+    }
+
     /// A shard is ready for the first phase; the last one starts it.
     pub fn arrive_ready(&self, now: Stamp) {
         if self.ready.fetch_add(1, AcqRel) + 1 == self.shards {
-            self.publish(0, PhaseStart { at: now.plus(FIRST_LEAD), first_row: 0 });
+            self.publish(0, PhaseStart { at: now.plus(self.first_lead), first_row: 0 });
         }
     }
 

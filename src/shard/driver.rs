@@ -3,6 +3,7 @@
 //! One turn: let the engine act on the time, carry out its actions, pass on the edges of phases, wait in
 //! the ring no longer than to the next due time, reap what has completed, and let the executor run once.
 
+use crate::adaptive::WindowTally;
 use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
@@ -12,6 +13,7 @@ use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
+use crate::shard::barrier::Warmth;
 use crate::shard::meter::Mark;
 use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
@@ -80,6 +82,13 @@ pub enum Message {
     },
     /// A phase has closed on the shard.
     Phase(Box<ClosedPhase>),
+    /// A window of an adaptive phase that was asked for.
+    Window {
+        /// The phase.
+        phase: u16,
+        /// What returned in it on this shard.
+        tally: Box<WindowTally>,
+    },
     /// The shard sends no more of a phase.
     Stopped {
         /// The phase.
@@ -198,6 +207,8 @@ pub struct Shard {
     pub clock: Clock,
     /// What to do while there is nothing to do.
     pub idle: Idle,
+    /// Whether the thread has driven a run before.
+    pub warmth: Warmth,
 }
 
 /// A phase begun and not closed yet.
@@ -265,7 +276,10 @@ impl Driver {
     async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
         // Without it the kernel may end a timed wait 50 us late; a refusal costs only that.
         let _ = set_timer_slack(Nanos(1));
-        self.warm_up()?;
+        match self.shard.warmth {
+            Warmth::Cold => self.warm_up()?,
+            Warmth::Warm => {}
+        }
         let ready = self.shard.clock.now();
         self.meter = Meter::new(self.shard.cpu, ready);
         self.whole = self.meter.mark(ready);
@@ -519,6 +533,11 @@ impl Driver {
                     self.shard.barrier.arrive_ended(phase, sessions, drawn_ahead, now);
                 }
                 PhaseEvent::Closed { phase, at } => self.hand_over_phase(phase, at, now),
+                PhaseEvent::WindowCut { phase } => {
+                    if let Some(tally) = self.shard.engine.take_window(phase) {
+                        let _ = self.shard.messages.send(Message::Window { phase, tally: Box::new(tally) });
+                    }
+                }
             }
         }
     }
