@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | ground | [`time`] | the only clock; stamps and spans |
 //! | ground | [`rng`] | AIPerf's seeded random streams |
+//! | ground | [`prometheus`] | pages of metrics into families of samples |
 //! | ground | [`config`] | a YAML file into what is meant, or every fault with its place |
 //! | ground | [`tokenizer`] | texts into tokens and back |
 //! | ground | [`endpoint`] | turns of a conversation into payloads, replies into texts and usage |
@@ -29,6 +30,8 @@
 pub mod time;
 
 pub mod rng;
+
+pub mod prometheus;
 
 pub mod config;
 

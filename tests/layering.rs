@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("rng", &[]),
+    ("prometheus", &[]),
     ("config", &["time"]),
     ("tokenizer", &[]),
     ("endpoint", &["time", "config"]),
@@ -142,6 +143,7 @@ fn pure_floors_open_no_socket_and_no_executor() {
     let pure = [
         "time",
         "rng",
+        "prometheus",
         "config",
         "tokenizer",
         "endpoint",
