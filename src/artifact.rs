@@ -16,6 +16,7 @@ pub mod names;
 mod panel;
 pub mod records;
 pub mod results;
+pub mod telemetry;
 mod timeslices;
 
 pub use file::WriteFailure;
@@ -31,6 +32,7 @@ use crate::measure::arrivals::PoissonTest;
 use crate::measure::slices::{NoSlices, Slice, slices};
 use crate::measure::verdict::{Reason, Verdict};
 use crate::measure::{Cost, PhaseTally};
+use crate::telemetry::Telemetry;
 use crate::time::{Clock, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -63,6 +65,8 @@ pub struct FinishedRun<'a> {
     pub shards: Vec<ShardReport>,
     /// What this machine can do, if that is known.
     pub calibration: Option<calibration::Calibration>,
+    /// What was read of servers and GPUs; empty when nothing was.
+    pub telemetry: Telemetry,
 }
 
 /// A phase that started.
@@ -147,7 +151,16 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
     if artifacts.summary_json {
         keep(write_json(directory, &names::json(artifacts), &json::root(directory, run, &results), ""));
     }
-    keep(write_csv(directory, &names::csv(artifacts), csv::file(&results.root.summary)));
+    let root_csv = csv::file(&results.root.summary).and_then(|mut file| {
+        if let Some(window) = telemetry::profiling_window(run).filter(|_| run.telemetry.has_gpus()) {
+            file.extend_from_slice(&telemetry::csv_section(&run.telemetry, window)?);
+        }
+        Ok(file)
+    });
+    keep(write_csv(directory, &names::csv(artifacts), root_csv));
+    for failure in telemetry::write(directory, run, &results) {
+        keep(Err(failure));
+    }
     let mut missing = Vec::new();
     match slices_of(run) {
         None => {}

@@ -15,6 +15,7 @@
 //! | ground | [`schedule`] | a phase and a seed into due times, request numbers and cancellations |
 //! | ground | [`wire`] | bytes into replies; requests into bytes |
 //! | ground | [`measure`] | finished requests into samples, tallies and statistics |
+//! | ground | [`telemetry`] | pages of servers and samples of GPUs into figures of phases |
 //! | decisions | [`plan`] | a config into phases that any number of shards can share |
 //! | decisions | [`engine`] | one shard as a state machine: events in, actions out |
 //! | machine | [`shard`] | a pinned executor and its ring: the engine's actions on real sockets |
@@ -46,6 +47,8 @@ pub mod schedule;
 pub mod wire;
 
 pub mod measure;
+
+pub mod telemetry;
 
 pub mod plan;
 

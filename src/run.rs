@@ -238,6 +238,7 @@ pub fn conduct(
         records_lost,
         shards: gathered.shards,
         calibration: options.calibration,
+        telemetry: crate::telemetry::Telemetry::default(),
     };
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);

@@ -229,6 +229,7 @@ impl Synthetic {
             records_lost: 0,
             calibration: self.options.calibration,
             shards: costs(self.options.shards),
+            telemetry: phasor::telemetry::Telemetry::default(),
         };
         phasor::artifact::write_results(directory, &run)
     }
