@@ -20,7 +20,7 @@ pub use fault::Faults;
 use self::log::LogFile;
 use self::metrics::Tally;
 use self::worker::Worker;
-use crate::time::{Clock, Nanos};
+use crate::time::{Clock, Nanos, Stamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -95,6 +95,7 @@ pub enum Writes {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
+    started: Stamp,
     options: MockOptions,
     stop: AtomicBool,
     connections: AtomicU64,
@@ -137,8 +138,10 @@ impl Mock {
         for _ in 1..options.threads {
             listeners.push(listener(address)?);
         }
+        let clock = Clock::start();
         let shared = Arc::new(Shared {
-            clock: Clock::start(),
+            clock,
+            started: clock.now(),
             stop: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             tallies: listeners.iter().map(|_| Tally::default()).collect(),

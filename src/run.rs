@@ -14,6 +14,7 @@ pub mod machine;
 pub mod ports;
 pub mod progress;
 pub mod recording;
+pub mod telemetry;
 
 use crate::artifact;
 use crate::artifact::FinishedPhase;
@@ -47,6 +48,8 @@ use crate::run::progress::Display;
 use crate::run::progress::Ui;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
+use crate::run::telemetry::Collector;
+use crate::run::telemetry::TelemetrySettings;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::barrier::Barrier;
@@ -99,6 +102,8 @@ pub struct RunOptions {
     pub sources: Sources,
     /// What this machine can do, if that is known: phases are held against it.
     pub calibration: Option<Calibration>,
+    /// How servers and GPUs are read.
+    pub telemetry: TelemetrySettings,
     /// Progress on stderr.
     pub ui: Ui,
     /// Where the files go; exists.
@@ -165,6 +170,9 @@ pub enum RunError {
     /// What requests are to be held against makes no sense.
     #[error(transparent)]
     Judgement(#[from] crate::measure::judgement::JudgementError),
+    /// What is to be read of GPUs cannot be prepared.
+    #[error(transparent)]
+    Telemetry(#[from] telemetry::TelemetryError),
     /// The phases cannot be planned for the dataset.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -195,6 +203,9 @@ pub fn conduct(
     shard::probe()?;
     let connections = limits::prepare(u64::from(shards), peak)? / ends;
 
+    let (directory, cpu) = (&options.directory, options.cores.spare());
+    let mut collector = Collector::start(config, &plan, &options.telemetry, directory, cpu, options.clock)?;
+
     artifact::write_inputs(&options.directory, dataset).map_err(|failure| RunError::Artifact {
         path: failure.path.display().to_string(),
         source: failure.source,
@@ -217,13 +228,17 @@ pub fn conduct(
         path: failure.path.display().to_string(),
         source: failure.source,
     })?;
+    collector.await_baseline();
     let team = Team::start(&plan, dataset, &addresses, connections, ports, &judgement, options)?;
-    let (gathered, log) = team.conduct(&plan, options, log);
+    collector.begin(&team.barrier);
+    let (gathered, mut log) = team.conduct(&plan, options, log, &collector);
+    let collected = collector.finish(log.as_mut());
     let recorded = recorder.map(Recorder::finish).unwrap_or_default();
 
     let mut faults = gathered.faults;
     let records_lost = gathered.records_lost + recorded.lost;
     faults.extend(recorded.fault);
+    faults.extend(collected.faults);
     if records_lost > 0 {
         faults.push(format!("{records_lost} lines of {} were lost", record_path.display()));
     }
@@ -238,7 +253,7 @@ pub fn conduct(
         records_lost,
         shards: gathered.shards,
         calibration: options.calibration,
-        telemetry: crate::telemetry::Telemetry::default(),
+        telemetry: collected.telemetry,
     };
     let (ok, errors) = profiling_counts(&run);
     let written = artifact::write_results(&options.directory, &run);
@@ -321,6 +336,7 @@ struct Team {
     running: Vec<shard::Running>,
     messages: mpsc::Receiver<Message>,
     gauges: Vec<Arc<Gauges>>,
+    barrier: Arc<Barrier>,
 }
 
 /// What the shards handed over.
@@ -349,8 +365,13 @@ impl Team {
         let (sender, messages) = mpsc::channel();
         let per_shard = connections_per_shard(plan, shards, connections);
         let idle = options.idle.unwrap_or(if options.cores.own { Idle::Spin } else { Idle::Sleep });
-        let mut team =
-            Self { shared: Arc::clone(&shared), running: Vec::new(), messages, gauges: Vec::new() };
+        let mut team = Self {
+            shared: Arc::clone(&shared),
+            running: Vec::new(),
+            messages,
+            gauges: Vec::new(),
+            barrier: Arc::clone(&barrier),
+        };
         for ((number, cpu), port) in (0_u16..).zip(options.cores.shards.iter().copied()).zip(ports) {
             let engine = Engine::new(EngineOptions {
                 plan: Arc::clone(plan),
@@ -397,7 +418,13 @@ impl Team {
     }
 
     /// Watches the shards to their end and merges what they hand over.
-    fn conduct(self, plan: &Plan, options: &RunOptions, log: Log) -> (Gathered, Option<Log>) {
+    fn conduct(
+        self,
+        plan: &Plan,
+        options: &RunOptions,
+        log: Log,
+        collector: &Collector,
+    ) -> (Gathered, Option<Log>) {
         let clock = options.clock;
         let mut display = Display::new(options.ui, self.gauges, Some(log));
         let mut parts: Vec<Vec<ClosedPhase>> = plan.phases.iter().map(|_| Vec::new()).collect();
@@ -415,10 +442,14 @@ impl Team {
             }
             match self.messages.recv_timeout(TICK) {
                 Ok(Message::Phase(part)) => {
-                    display.tick(plan, clock.now());
                     let Some(of_phase) = parts.get_mut(usize::from(part.phase)) else { continue };
                     let index = part.phase;
                     of_phase.push(*part);
+                    if of_phase.len() == shards {
+                        // First of all: what the server counted is read before the next phase sends.
+                        collector.phase_closed(index);
+                    }
+                    display.tick(plan, clock.now());
                     if of_phase.len() == shards {
                         let finished = finish_phase(plan, index, std::mem::take(of_phase));
                         if let Some(finished) = finished {

@@ -3,6 +3,7 @@
 use phasor::config;
 use phasor::run::cores::{CoreRequest, assign, available};
 use phasor::run::progress::Ui;
+use phasor::run::telemetry::TelemetrySettings;
 use phasor::run::{RunOptions, conduct};
 use phasor::shard::driver::Idle;
 use phasor::shard::sources::Sources;
@@ -27,6 +28,7 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
         idle,
         sources: Sources::default(),
         calibration: None,
+        telemetry: TelemetrySettings::default(),
         ui: Ui::None,
         directory: directory.to_owned(),
         cli_command: "bench".to_owned(),

@@ -26,6 +26,7 @@ use crate::run::environment::Environment;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
+use crate::run::telemetry::TelemetrySettings;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
 use crate::shard::sources::Sources;
@@ -211,6 +212,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         },
         sources,
         calibration: calibration(arguments)?,
+        telemetry: TelemetrySettings { asked_for: config.names_telemetry(), ..environment.telemetry.clone() },
         ui: match config.runtime.ui {
             Some(config::Ui::None) => Ui::None,
             Some(config::Ui::Dashboard | config::Ui::Simple) | None => Ui::Simple,

@@ -19,6 +19,8 @@ pub(super) enum Route {
     Chat(Result<Chat, &'static str>),
     /// /health.
     Health,
+    /// /dcgm/metrics.
+    Gpus,
     /// /metrics.
     Metrics,
     /// /v1/models.
@@ -77,6 +79,7 @@ enum Stage {
 enum Path {
     Chat,
     Health,
+    Gpus,
     Metrics,
     Models,
     Unknown,
@@ -156,6 +159,7 @@ impl Intake {
             (Path::Unknown, _) => Route::Unknown,
             (_, Method::Other | Method::Post) => Route::OtherMethod("GET, HEAD"),
             (Path::Health, Method::Get | Method::Head) => Route::Health,
+            (Path::Gpus, Method::Get | Method::Head) => Route::Gpus,
             (Path::Metrics, Method::Get | Method::Head) => Route::Metrics,
             (Path::Models, Method::Get | Method::Head) => Route::Models,
         };
@@ -194,6 +198,7 @@ impl Intake {
         let path = match target.split_once('?').map_or(target, |(path, _)| path) {
             "/v1/chat/completions" => Path::Chat,
             "/health" => Path::Health,
+            "/dcgm/metrics" => Path::Gpus,
             "/metrics" => Path::Metrics,
             "/v1/models" => Path::Models,
             _ => Path::Unknown,

@@ -25,6 +25,14 @@ pub fn candidates(origin: &str, written: &str) -> Vec<String> {
     found
 }
 
+/// Scheme and authority of an address, without its path.
+pub fn origin(written: &str) -> &str {
+    let start = scheme_end(written).unwrap_or(0);
+    let rest = written.get(start..).unwrap_or_default();
+    let end = rest.find(['/', '?', '#']).map_or(written.len(), |end| start + end);
+    written.get(..end).unwrap_or(written)
+}
+
 /// The other place where some servers have their metrics: `<base>/prometheus/metrics`.
 pub fn fallback(metrics_url: &str) -> Option<String> {
     let base = metrics_url.strip_suffix("/metrics")?;
@@ -67,6 +75,8 @@ mod tests {
         let found = candidates("http://h:8000", "http://h:8000/v1/chat/completions");
         assert_eq!(found, ["http://h:8000/metrics", "http://h:8000/v1/chat/completions/metrics"]);
         assert_eq!(candidates("http://h:8000", "http://h:8000"), ["http://h:8000/metrics"]);
+        assert_eq!(origin("http://h:8000/v1?x=/"), "http://h:8000");
+        assert_eq!(origin("h:8000/v1"), "h:8000");
     }
 
     #[test]
