@@ -17,7 +17,20 @@ use std::sync::Arc;
 /// # Panics
 /// When the run does not start, has a fault, or a request fails.
 pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Path) -> Value {
-    let config = config::parse("bench.yaml", yaml).unwrap().config;
+    run_reading(yaml, cpus, idle, directory, None)
+}
+
+/// The same while the server's metrics are read as `telemetry` says; absent: nothing is read.
+pub(crate) fn run_reading(
+    yaml: &str,
+    cpus: &[usize],
+    idle: Option<Idle>,
+    directory: &Path,
+    telemetry: Option<TelemetrySettings>,
+) -> Value {
+    let mut config = config::parse("bench.yaml", yaml).unwrap().config;
+    config.gpu_telemetry.enabled = false;
+    config.server_metrics.enabled = telemetry.is_some();
     let dataset = Arc::new(phasor::dataset::synthetic(&config).unwrap());
     let shards = u16::try_from(cpus.len()).unwrap();
     let request = CoreRequest { shards: Some(shards), cpus: Some(cpus.to_vec()), mock: false };
@@ -28,7 +41,7 @@ pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Pa
         idle,
         sources: Sources::default(),
         calibration: None,
-        telemetry: TelemetrySettings::default(),
+        telemetry: telemetry.unwrap_or_default(),
         ui: Ui::None,
         directory: directory.to_owned(),
         cli_command: "bench".to_owned(),

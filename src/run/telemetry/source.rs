@@ -173,6 +173,12 @@ impl Source {
             return;
         }
         self.fetch(turn, Some(phase), Occasion::PhaseEnd);
+        // Waking up is part of what the page of an edge takes.
+        let took = self.clock.now().since(at);
+        if let Some(last) = turn.recent.back_mut() {
+            *last = took.max(*last);
+        }
+        self.hold(turn);
     }
 
     fn fetch(&mut self, turn: &mut Turn, phase: Option<u16>, occasion: Occasion) {
@@ -206,7 +212,7 @@ impl Source {
     /// Tells the barrier how long phases pause, so that a page can be made between them.
     fn hold(&self, turn: &Turn) {
         let Some(holds) = &self.holds else { return };
-        let slowest = turn.recent.iter().max().map(|latency| Nanos(latency.0.saturating_mul(2) + WAKE.0));
+        let slowest = turn.recent.iter().max().map(|latency| Nanos(latency.0.saturating_mul(3) / 2 + WAKE.0));
         let own = slowest.filter(|hold| *hold <= HOLD_MAX).unwrap_or(Nanos::ZERO);
         if let Some(place) = holds.get(self.number) {
             place.store(own.0, Relaxed);

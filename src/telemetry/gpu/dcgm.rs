@@ -124,8 +124,12 @@ pub fn render(gpus: &[(Device, Vec<(Nvidia, f64)>)]) -> String {
                 .hostname
                 .as_deref()
                 .map_or(Cow::Borrowed(""), |host| Cow::Owned(format!(",Hostname=\"{host}\"")));
+            let bus = device
+                .pci_bus_id
+                .as_deref()
+                .map_or(Cow::Borrowed(""), |bus| Cow::Owned(format!(",pci_bus_id=\"{bus}\"")));
             Some(format!(
-                "{field}{{gpu=\"{}\",UUID=\"{}\",device=\"nvidia{}\",modelName=\"{}\"{host}}} {value}\n",
+                "{field}{{gpu=\"{}\",UUID=\"{}\"{bus},device=\"nvidia{}\",modelName=\"{}\"{host}}} {value}\n",
                 device.index, device.uuid, device.index, device.model
             ))
         });
