@@ -51,8 +51,10 @@ pub struct FinishedRun<'a> {
     pub dataset: &'a Dataset,
     /// Turns stamps into wall time.
     pub clock: Clock,
-    /// 12 hex digits.
+    /// 12 hex digits; of a cell 32.
     pub benchmark_id: String,
+    /// Which run of a sweep or of several trials it is; absent for one that stands alone.
+    pub cell: Option<&'a Cell>,
     /// The command line, secrets taken out.
     pub cli_command: String,
     /// The phases that started, in order.
@@ -67,6 +69,30 @@ pub struct FinishedRun<'a> {
     pub calibration: Option<calibration::Calibration>,
     /// What was read of servers and GPUs; empty when nothing was.
     pub telemetry: Telemetry,
+}
+
+/// Which run of a sweep, or of several trials, a run is.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// 32 hex digits.
+    pub benchmark_id: String,
+    /// UUID that all runs of the command have in common.
+    pub sweep_id: String,
+    /// Position of the variation, from 0.
+    pub variation_index: usize,
+    /// What is varied, for people; `base` without a sweep.
+    pub variation_label: String,
+    /// Each path and its value.
+    pub variation_values: Vec<(String, serde_json::Value)>,
+    /// Number of the trial, from 0.
+    pub trial: u32,
+}
+
+impl Cell {
+    /// The run's label: its trial's number, from 1.
+    pub fn label(&self) -> String {
+        format!("run_{:04}", self.trial + 1)
+    }
 }
 
 /// A phase that started.
@@ -129,10 +155,9 @@ pub struct Written {
 ///
 /// Files of phases and the manifest are written when two or more phases ran. A file that fails does not
 /// keep the others from being written; the ready marker comes last and names what failed.
-pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
-    let results = Results::of(run);
-    let tables = console::tables(run, &results, console::WIDTH);
-    let footer = console::footer(directory, run, &results);
+pub fn write_results(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Written {
+    let tables = console::tables(run, results, console::WIDTH);
+    let footer = console::footer(directory, run, results);
     let mut failures = Vec::new();
     let mut keep = |written: Result<(), WriteFailure>| failures.extend(written.err());
 
@@ -146,10 +171,10 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>) -> Written {
             }
             keep(write_csv(directory, &name(&names::csv(artifacts)), csv::file(&scope.summary)));
         }
-        keep(write_json(directory, MANIFEST, &manifest::manifest(run, &results), "\n"));
+        keep(write_json(directory, MANIFEST, &manifest::manifest(run, results), "\n"));
     }
     if artifacts.summary_json {
-        keep(write_json(directory, &names::json(artifacts), &json::root(directory, run, &results), ""));
+        keep(write_json(directory, &names::json(artifacts), &json::root(directory, run, results), ""));
     }
     let root_csv = csv::file(&results.root.summary).and_then(|mut file| {
         if let Some(window) = telemetry::profiling_window(run).filter(|_| run.telemetry.has_gpus()) {

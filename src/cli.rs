@@ -3,6 +3,7 @@
 //! It reads arguments and prints; what a config means and how a run goes is decided below.
 
 mod calibrate;
+mod config;
 mod doctor;
 mod explain;
 mod flags;
@@ -13,12 +14,15 @@ mod validate;
 use crate::config::CommandLine;
 use crate::config::Diagnostics;
 use crate::config::diagnostic::Colour;
+use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap::FromArgMatches as _;
 use clap::Parser;
 use clap::Subcommand;
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
+use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A load generator for LLM inference servers.
@@ -44,10 +48,18 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Start a config from a template, print the schema of configs, expand a sweep
+    Config(config::ConfigArguments),
     /// Check what this machine lacks for a good run, and name the command that sets it
     Doctor(doctor::DoctorArguments),
     /// Tell what a config would send: phases, rates, connections, time
     Explain(explain::ExplainArguments),
+    /// Print the manual page, or write the pages of all commands
+    Man {
+        /// Directory for `phasor.1`, `phasor-profile.1` and the others; it must exist
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Serve the built-in inference server, for trying out phasor or any other client
     Mock(mock::MockArguments),
     /// Run the phases of a config against a server and write the results
@@ -104,8 +116,10 @@ pub fn main() -> ExitCode {
             clap_complete::generate(shell, &mut command(), "phasor", &mut std::io::stdout());
             Ok(0)
         }
+        Command::Config(arguments) => config::config(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Explain(arguments) => Ok(explain::explain(&arguments)),
+        Command::Man { dir } => manual(dir.as_deref()),
         Command::Mock(arguments) => mock::serve(&arguments),
         Command::Profile(arguments) => {
             let given = matches.subcommand_matches("profile").map(|matches| flags::collect(matches, &typed));
@@ -120,6 +134,19 @@ pub fn main() -> ExitCode {
             ExitCode::from(exit::FAILED)
         }
     }
+}
+
+/// Prints the main manual page, or writes one for each command.
+fn manual(directory: Option<&Path>) -> anyhow::Result<u8> {
+    if let Some(directory) = directory {
+        clap_mangen::generate_to(command(), directory)
+            .with_context(|| format!("cannot write manual pages into {}", directory.display()))?;
+    } else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command()).render(&mut page)?;
+        show(&String::from_utf8_lossy(&page));
+    }
+    Ok(0)
 }
 
 /// Diagnostics on stderr, in colour on a terminal.

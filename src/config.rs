@@ -5,6 +5,7 @@
 //! (defaults filled in, names checked, durations in nanoseconds). Every fault found on the way is a
 //! [`Diagnostic`] with a place; all of them are reported at once. It opens no socket and runs nothing.
 
+pub mod check;
 pub mod diagnostic;
 pub mod directory;
 pub mod environment;
@@ -17,6 +18,7 @@ pub mod phases;
 pub mod places;
 pub mod resolved;
 pub mod scalar;
+pub mod schema;
 pub mod sections;
 pub mod shape;
 pub mod source;

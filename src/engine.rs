@@ -331,10 +331,10 @@ impl Engine {
         Arc::clone(self.dataset.block())
     }
 
-    /// Whether the run has been given up because too many requests of a phase failed. The caller then
-    /// interrupts it.
+    /// Whether the run is over before its phases are: too many requests of a phase failed, or another shard
+    /// did. The caller then interrupts it.
     pub fn is_given_up(&self) -> bool {
-        self.shared.given_up().is_some()
+        self.shared.is_over()
     }
 
     /// Requests in flight on this shard.

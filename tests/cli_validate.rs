@@ -46,6 +46,76 @@ fn every_file_is_judged_and_the_exit_code_tells_whether_one_is_bad() {
 }
 
 #[test]
+fn an_objective_on_an_unknown_metric_is_refused_with_its_place() {
+    let (directory, good, _) = files();
+    let path = directory.path().join("slos.yaml");
+    let text = format!("{}  slos: {{made_up_metric: 4}}\n", VALID.split("sweep").next().unwrap_or_default());
+    fs::write(&path, text).unwrap_or_else(|error| panic!("{error}"));
+    let (code, stdout, stderr) = phasor(&["validate", &path.display().to_string(), &good]);
+    assert_eq!((code, stdout), (1, format!("Configuration valid: {good}\n")));
+    assert!(stderr.contains("slos.made_up_metric") && stderr.contains("slos.yaml:7:"), "{stderr}");
+}
+
+#[test]
+fn a_config_to_start_from_is_printed_or_written_once() {
+    let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    let path = directory.path().join("new.yaml").display().to_string();
+    let (code, stdout, _) = phasor(&["config", "init", "--list"]);
+    assert!(code == 0 && stdout.contains("multi-phase"), "{stdout}");
+    let init = ["config", "init", "--template", "poisson", "--model", "m", "--output", path.as_str()];
+    assert_eq!(phasor(&init).0, 0);
+    let (code, _, stderr) = phasor(&init);
+    assert!(code == 1 && stderr.contains("new.yaml"), "{stderr}");
+    assert_eq!(phasor(&["config", "validate", &path]).0, 0);
+    let (code, _, stderr) = phasor(&["config", "init", "--template", "none"]);
+    assert!(code == 1 && stderr.contains("multi-phase"), "{stderr}");
+}
+
+#[test]
+fn a_sweep_is_expanded_into_its_runs() {
+    let (code, stdout, _) = phasor(&["config", "expand", "-"]);
+    let expected = "Sweep type: grid (2 variations)\n\n[0] dir=rate_20  label=phases.profiling.rate=20\n[1] dir=rate_40  label=phases.profiling.rate=40\n";
+    assert_eq!((code, stdout.as_str()), (0, expected));
+    let (code, stdout, _) = phasor(&["config", "expand", "-", "--index", "1", "--format", "json"]);
+    let runs: serde_json::Value = serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        (code, &runs["variations"][0]["benchmark"]["phases"][0]["rate"]),
+        (0, &serde_json::json!(40.0))
+    );
+    let (code, _, stderr) = phasor(&["config", "expand", "-", "--index", "2"]);
+    assert!(code == 1 && stderr.contains("0 to 1"), "{stderr}");
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(phasor(&["man", "--dir", &directory.path().display().to_string()]).0, 0);
+    for name in ["phasor", "phasor-profile", "phasor-config-init", "phasor-doctor"] {
+        let page = directory.path().join(format!("{name}.1"));
+        let page = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(page.contains(".SH SYNOPSIS"), "{name}");
+    }
+}
+
+#[test]
+fn the_readme_shows_what_the_program_says_of_its_wrong_config() {
+    let readme = include_str!("../README.md");
+    let section = readme.split("## When a config is wrong").nth(1).unwrap_or_default();
+    let mut blocks = section.split("```");
+    let yaml = blocks.nth(1).and_then(|block| block.strip_prefix("yaml\n")).unwrap_or_default();
+    let shown = blocks.nth(1).and_then(|block| block.strip_prefix('\n')).unwrap_or_default();
+    let directory = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    fs::write(directory.path().join("workflow.yaml"), yaml).unwrap_or_else(|error| panic!("{error}"));
+    let output = Command::new(env!("CARGO_BIN_EXE_phasor"))
+        .current_dir(directory.path())
+        .args(["validate", "workflow.yaml"])
+        .output()
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), shown);
+}
+
+#[test]
 fn the_meaning_is_one_object_per_file() {
     let (_directory, good, _) = files();
     let (code, stdout, _) = phasor(&["validate", "--json", &good, &good]);

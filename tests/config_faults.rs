@@ -110,6 +110,21 @@ fn a_seamless_first_phase() {
 }
 
 #[test]
+fn a_ramp_longer_than_its_phase_is_doubted() {
+    let phase = "    - {name: load, kind: profiling, type: poisson, rate: 9, duration: 60, grace_period: 1, rate_ramp: 5m}\n";
+    let loaded = config::parse("demo.yaml", &around(phase)).unwrap_or_else(|faults| panic!("{faults}"));
+    assert_snapshot!(loaded.warnings.render(Colour::Never), @r#"
+    warning: `benchmark.phases.0.rate_ramp` takes 300 s and the phase only 60 s: its full load is never reached
+     --> demo.yaml:6:103
+      |
+    6 |     - {name: load, kind: profiling, type: poisson, rate: 9, duration: 60, grace_period: 1, rate_ramp: 5m}
+      |                                                                                                       ^^ ends after its phase
+      |
+      = help: shorten the ramp, or lengthen the phase
+    "#);
+}
+
+#[test]
 fn an_unknown_key() {
     assert_snapshot!(shown("    - {name: profiling, type: concurrency, requestz: 1, duration: 5s}\n"), @r#"
     error: unknown key `benchmark.phases.0.requestz`
@@ -330,6 +345,23 @@ fn files_that_cannot_be_read_are_faults_too() {
         let faults = config::load(&path).err().map(|faults| faults.to_string()).unwrap_or_default();
         assert!(faults.contains(telling) && faults.contains(&path.display().to_string()), "{faults}");
     }
+}
+
+#[test]
+fn every_file_of_the_fuzz_corpus_is_understood_or_refused() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/config");
+    let files: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    let understood = files
+        .iter()
+        .filter(|file| {
+            config::check::loader(&fs::read(file.path()).unwrap_or_else(|error| panic!("{error}")))
+        })
+        .count();
+    assert!(
+        files.len() > 50 && understood > 20 && understood < files.len(),
+        "{understood} of {}",
+        files.len()
+    );
 }
 
 #[test]

@@ -42,7 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("artifact", &["time", "config", "dataset", "measure", "plan", "prometheus", "telemetry"]),
     ("mock", &["time", "rng", "wire", "shard", "telemetry"]),
-    ("cli", &["time", "config", "dataset", "plan", "run", "artifact", "mock", "shard"]),
+    ("cli", &["time", "config", "dataset", "measure", "plan", "run", "artifact", "mock", "shard"]),
 ];
 
 /// Longest file, in lines.

@@ -4,7 +4,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use phasor::config::{self, Config};
-use phasor::plan::Plan;
+use phasor::plan::{Plan, Shared};
+use phasor::run::companion::{Companion, Stage};
+use phasor::run::progress::{Display, Ui};
 use phasor::run::telemetry::nvml::{Library, LibraryError, Raw, sample_of};
 use phasor::run::telemetry::{Collector, TelemetrySettings};
 use phasor::shard::barrier::Barrier;
@@ -626,17 +628,25 @@ fn a_gpu_that_disappears_leaves_the_others_and_is_told() {
             Ok(Box::new(FakeLibrary { asked, turns: 0 }) as Box<dyn Library>)
         })
         .unwrap();
-    collector.await_baseline();
     let barrier = Arc::new(Barrier::new(&plan, 1));
-    collector.begin(&barrier);
+    let shared = Shared::new(&plan);
+    let stage = Stage {
+        plan: &plan,
+        shared: &shared,
+        gauges: &[],
+        barrier: &barrier,
+        directory: directory.path(),
+        clock,
+    };
+    collector.before_first_phase(&stage);
     barrier.arrive_ready(clock.now());
     // The first fetch and at least three in the phase.
     for _ in 0..8 {
         calls.recv().unwrap();
     }
     barrier.arrive_closed(0, clock.now());
-    collector.phase_closed(0);
-    let collected = collector.finish(None);
+    collector.phase_drained(&stage, &plan.phases[0]);
+    let collected = collector.finish(&mut Display::new(Ui::None, None));
     assert_eq!(collected.faults, Vec::<String>::new());
     let telemetry = collected.telemetry;
     let source = &telemetry.gpus[0];
@@ -662,11 +672,10 @@ fn without_nvidias_library_nothing_is_collected_and_nothing_fails() {
     for why in ["libnvidia-ml.so.1: cannot open shared object file", "Insufficient Permissions"] {
         let settings = TelemetrySettings::default();
         let missing = || Err(LibraryError::Missing(why.to_owned()));
-        let mut collector =
+        let collector =
             Collector::start_with(&config, &plan, &settings, directory.path(), None, Clock::start(), missing)
                 .unwrap();
-        collector.await_baseline();
-        let collected = collector.finish(None);
+        let collected = collector.finish(&mut Display::new(Ui::None, None));
         assert!(collected.telemetry.gpus.is_empty() && !collected.telemetry.has_gpus());
         assert_eq!(collected.faults, Vec::<String>::new());
     }

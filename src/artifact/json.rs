@@ -167,14 +167,25 @@ pub(super) fn input_config(directory: &Path, run: &FinishedRun<'_>) -> Json {
     config
 }
 
+/// Where a run stands: by itself, or as a cell of a sweep or one of several trials.
 fn run_info(run: &FinishedRun<'_>) -> Json {
     let mut info = Map::new();
-    info.insert("benchmark_id".to_owned(), json!(run.benchmark_id));
-    if let Some(seed) = run.config.random_seed {
-        info.insert("random_seed".to_owned(), json!(seed));
+    let mut add = |name: &str, value: Json| info.insert(name.to_owned(), value);
+    add("benchmark_id", json!(run.benchmark_id));
+    if let Some(cell) = run.cell {
+        add("sweep_id", json!(cell.sweep_id));
     }
-    info.insert("trial".to_owned(), json!(0));
-    info.insert("cli_command".to_owned(), json!(run.cli_command));
+    if let Some(seed) = run.config.random_seed {
+        add("random_seed", json!(seed));
+    }
+    add("trial", json!(run.cell.map_or(0, |cell| cell.trial)));
+    if let Some(cell) = run.cell {
+        add("run_label", json!(cell.label()));
+        add("variation_label", json!(cell.variation_label));
+        add("variation_index", json!(cell.variation_index));
+        add("variation_values", cell.variation_values.iter().cloned().collect::<Map<_, _>>().into());
+    }
+    add("cli_command", json!(run.cli_command));
     Json::Object(info)
 }
 

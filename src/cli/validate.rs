@@ -4,8 +4,11 @@ use crate::cli::exit;
 use crate::cli::say_all;
 use crate::cli::show;
 use crate::config;
+use crate::config::Diagnostics;
 use crate::config::Loaded;
+use crate::config::diagnostic::Diagnostic;
 use crate::config::resolved;
+use crate::measure::Judgement;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -28,6 +31,12 @@ pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
         match config::load(file) {
             Ok(loaded) => {
                 say_all(&loaded.warnings);
+                let unjudgeable = unjudgeable(&loaded);
+                if unjudgeable.has_errors() {
+                    say_all(&unjudgeable);
+                    code = exit::FAILED;
+                    continue;
+                }
                 show(&if arguments.json { json(&loaded) } else { line(file, &loaded) });
             }
             Err(faults) => {
@@ -37,6 +46,19 @@ pub(super) fn validate(arguments: &ValidateArguments) -> u8 {
         }
     }
     code
+}
+
+/// Objectives that no request can be held against; the config itself does not know the metrics.
+fn unjudgeable(loaded: &Loaded) -> Diagnostics {
+    let places = &loaded.config.places;
+    let mut faults = places.diagnostics();
+    for (tag, limit) in loaded.config.slos.iter().flatten() {
+        if let Err(error) = Judgement::new([(tag.as_str(), *limit)]) {
+            let fault = Diagnostic::error(error.to_string());
+            faults.push(places.at(fault, &format!("benchmark.slos.{tag}"), "not judged by it"));
+        }
+    }
+    faults
 }
 
 fn line(file: &std::path::Path, loaded: &Loaded) -> String {

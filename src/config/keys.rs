@@ -5,6 +5,7 @@
 //! for. What is asked for is known: the rest is unknown, and the nearest known name is offered. Faults are
 //! collected, never returned, so that all of a file are found in one pass.
 
+mod asked;
 mod key;
 
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use crate::config::diagnostic::{Diagnostic, Span};
 use crate::config::scalar::Scalar;
 use crate::config::source::{Entry, Node, Value, shown};
 
+pub use asked::Asked;
 pub use key::{Bound, Key, Spelling, Words, json_of};
 
 /// A value that was asked for.
@@ -105,12 +107,34 @@ pub struct Reading {
     pub directory: PathBuf,
     /// The normal form of the mapping that was finished last.
     form: Option<Map<String, Json>>,
+    /// What is asked for, by dotted path in `snake_case`, while a tree is read to learn just that.
+    asked: Option<Vec<(String, Asked)>>,
 }
+
+/// Stands for a mapping that is not written while what would be asked of it is learnt.
+static EMPTY: Node = Node { span: 0..0, value: Value::Mapping(Vec::new()) };
 
 impl Reading {
     /// Nothing read yet, with relative paths starting at `directory`.
     pub fn within(directory: PathBuf) -> Self {
         Self { directory, ..Self::default() }
+    }
+
+    /// Nothing read yet; what the sections ask for is written down, also below keys that are not there.
+    pub fn learning() -> Self {
+        Self { asked: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// What was asked for, in order, each with its dotted path.
+    pub fn into_asked(self) -> Vec<(String, Asked)> {
+        self.asked.unwrap_or_default()
+    }
+
+    /// Writes down that `asked` was asked of the value at `plain_path`.
+    fn note(&mut self, plain_path: &str, asked: impl FnOnce() -> Asked) {
+        if let Some(all) = &mut self.asked {
+            all.push((plain_path.to_owned(), asked()));
+        }
     }
 
     /// Takes the normal form of the mapping that was finished last.
@@ -239,6 +263,7 @@ impl<'a> Keys<'a> {
                 .with_help("keep one of the two"),
             );
         }
+        self.reading.note(&plain_path, || Asked::Value);
         let path = join(&self.path, entry.map_or(name, |entry| entry.key.as_str()));
         Key { entry, name, path, plain_path, form: &mut self.form, reading: self.reading }
     }
@@ -271,8 +296,14 @@ impl<'a> Keys<'a> {
         self.known.retain(|known| !names.contains(known));
     }
 
+    /// Writes down that the value of `name` is a distribution.
+    pub fn note_distribution(&mut self, name: &str) {
+        self.reading.note(&join(&self.plain_path, name), || Asked::Distribution);
+    }
+
     /// Takes every key as it stands, whatever it is.
     pub fn pass(mut self) {
+        self.reading.note(&self.plain_path, || Asked::Open);
         for entry in self.entries {
             self.form.insert(entry.key.clone(), json_of(&entry.node));
         }
@@ -292,7 +323,12 @@ impl<'a> Keys<'a> {
         expected: &str,
         mut section: impl FnMut(Keys<'_>) -> T,
     ) -> Written<Vec<T>> {
-        let Key { entry: Some(entry), path, plain_path, form, reading, .. } = self.key(name) else {
+        let Key { entry, path, plain_path, form, reading, .. } = self.key(name);
+        reading.note(&plain_path, || Asked::Items);
+        let Some(entry) = entry else {
+            if reading.asked.is_some() {
+                Keys::open(&EMPTY, &path, &format!("{plain_path}.0"), 0..0, reading).map(section);
+            }
             return Written::Absent;
         };
         let place = value_place(entry);
@@ -346,9 +382,9 @@ impl<'a> Keys<'a> {
 
     /// Takes the list of texts `name`.
     pub fn texts(&mut self, name: &'static str) -> Written<Vec<Spanned<String>>> {
-        let Key { entry: Some(entry), path, form, reading, .. } = self.key(name) else {
-            return Written::Absent;
-        };
+        let Key { entry, path, plain_path, form, reading, .. } = self.key(name);
+        reading.note(&plain_path, || Asked::Texts);
+        let Some(entry) = entry else { return Written::Absent };
         let place = value_place(entry);
         let items = match &entry.node.value {
             Value::Sequence(items) if !items.is_empty() => items,

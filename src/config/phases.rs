@@ -1,6 +1,8 @@
 //! Phases as written into phases as meant: names, kinds, and the rules between the fields of a phase and
 //! between phases. It reads no tree and knows no section but `phases`.
 
+mod doubts;
+
 use std::collections::HashMap;
 
 use crate::config::diagnostic::{Diagnostic, Span};
@@ -63,8 +65,7 @@ pub fn convert(
         check_surroundings(phase, endpoint, dataset, faults);
     }
     if let Some(converted) = &converted {
-        warn_of_inherited_cancellation(&phases.value, converted, faults);
-        warn_of_cut_requests(&phases.value, converted, faults);
+        doubts::add(&phases.value, converted, faults);
     }
     converted
 }
@@ -449,56 +450,5 @@ fn check_names_differ(phases: &[written::Phase], faults: &mut Vec<Diagnostic>) {
         } else {
             seen.insert(folded, (&name.value, name.span.clone()));
         }
-    }
-}
-
-/// AIPerf gives a profiling phase without cancellation the first block it finds in any other one.
-fn warn_of_inherited_cancellation(written: &[written::Phase], meant: &[Phase], faults: &mut Vec<Diagnostic>) {
-    let profiling = || written.iter().zip(meant).filter(|(_, phase)| phase.kind == PhaseKind::Profiling);
-    let Some((_, donor)) = profiling().find(|(written, _)| !written.cancellation.is_absent()) else { return };
-    let Some(block) = donor.cancellation else { return };
-    let without: Vec<_> = profiling().filter(|(written, _)| written.cancellation.is_absent()).collect();
-    let Some((first, _)) = without.first() else { return };
-    faults.push(
-        Diagnostic::warning(format!(
-            "{} without `cancellation` cancels nothing; AIPerf would have used the block of phase `{}` ({} %)",
-            listed(without.iter().map(|(_, phase)| phase.name.as_str())),
-            donor.name,
-            block.rate_percent
-        ))
-        .at(first.place.clone(), "no cancellation")
-        .with_help("write `cancellation: {rate: 0}` to mean the same to both"),
-    );
-}
-
-/// AIPerf cuts the requests in flight at the end of a duration when no grace period is written.
-fn warn_of_cut_requests(written: &[written::Phase], meant: &[Phase], faults: &mut Vec<Diagnostic>) {
-    let cut: Vec<_> = written
-        .iter()
-        .zip(meant)
-        .filter(|(written, phase)| {
-            phase.kind == PhaseKind::Profiling
-                && written.grace_s.is_absent()
-                && written.duration_s.value().is_some_and(|seconds| seconds.is_finite())
-        })
-        .collect();
-    let Some(place) = cut.first().and_then(|(written, _)| written.duration_s.present()) else { return };
-    faults.push(
-        Diagnostic::warning(format!(
-            "at the end of its duration {} waits for requests in flight; AIPerf would have cut them",
-            listed(cut.iter().map(|(_, phase)| phase.name.as_str()))
-        ))
-        .at(place.span.clone(), "no `grace_period` beside it")
-        .with_help("write `grace_period` to bound the wait"),
-    );
-}
-
-/// "phase `a`" or "each of the phases `a`, `b`".
-fn listed<'n>(names: impl Iterator<Item = &'n str>) -> String {
-    let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    if quoted.len() == 1 {
-        format!("phase {}", quoted.concat())
-    } else {
-        format!("each of the phases {}", quoted.join(", "))
     }
 }

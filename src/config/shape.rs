@@ -9,7 +9,7 @@ use crate::config::scalar::Scalar;
 use crate::config::source::{Entry, Node, Value};
 
 /// Sections that may stand at the top level, where they are taken as part of `benchmark`.
-const FLAT: &[&str] = &[
+pub(super) const FLAT: &[&str] = &[
     "model",
     "models",
     "endpoint",

@@ -43,6 +43,10 @@ pub enum PhaseEvent {
         at: Stamp,
         /// Sessions this shard began.
         sessions: u64,
+        /// Requests it sent.
+        sent: u64,
+        /// Of those, in flight now.
+        in_flight: u32,
         /// Whether the phase had drawn a conversation that it did not begin.
         drawn_ahead: bool,
     },

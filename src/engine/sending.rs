@@ -355,6 +355,8 @@ impl Engine {
             phase: phase.plan.index,
             at,
             sessions,
+            sent: phase.sent,
+            in_flight: phase.in_flight,
             drawn_ahead: by_time || phase.last_continued,
         });
         while let Some(session) = self.live[position].sessions.give_up_waiting() {

@@ -4,6 +4,7 @@ use crate::plan::PhasePlan;
 use crate::plan::Plan;
 use crate::schedule::InFlight;
 use crate::schedule::Ticket;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,6 +22,8 @@ pub struct Shared {
     pub prefills: InFlight,
     /// Position of the phase that failed too often, plus 1.
     given_up: AtomicU32,
+    /// A shard has failed: the others end too.
+    stopped_early: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,7 @@ impl Shared {
             in_flight: InFlight::default(),
             prefills: InFlight::default(),
             given_up: AtomicU32::new(0),
+            stopped_early: AtomicBool::new(false),
         }
     }
 
@@ -88,6 +92,16 @@ impl Shared {
             // The first phase to fail is the reason.
             let _ = self.given_up.compare_exchange(0, mark, Relaxed, Relaxed);
         }
+    }
+
+    /// Ends this run on every shard, as an interrupt does, and no other run.
+    pub fn stop_early(&self) {
+        self.stopped_early.store(true, Relaxed);
+    }
+
+    /// Whether every shard is to end now: the run was given up, or stopped early.
+    pub fn is_over(&self) -> bool {
+        self.given_up.load(Relaxed) != 0 || self.stopped_early.load(Relaxed)
     }
 
     /// The phase for which the run has been given up, if it has.

@@ -14,10 +14,11 @@ mod source;
 
 pub use settings::TelemetrySettings;
 
-use crate::artifact::log::{Level, Log};
 use crate::artifact::names;
 use crate::config::{Config, GpuCollector, MetricsFormat};
-use crate::plan::Plan;
+use crate::plan::{PhasePlan, Plan};
+use crate::run::companion::{Companion, Stage};
+use crate::run::progress::{Audience, Display};
 use crate::run::telemetry::line_file::LineFile;
 use crate::run::telemetry::nvml::{Binding, Library, LibraryError};
 use crate::run::telemetry::probe::{DcgmProbe, LibraryProbe, Probe, ServerProbe, locked};
@@ -27,7 +28,6 @@ use crate::telemetry::gpu::{GpuHistory, Signal, extra, signals};
 use crate::telemetry::history::History;
 use crate::telemetry::{GpuSource, PhaseKey, ServerSource, SourceAccount, Telemetry, address};
 use crate::time::{Clock, Nanos};
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -331,7 +331,7 @@ impl Collector {
     }
 
     /// Waits until every source has answered once or cannot, at most [`BASELINE_WAIT`].
-    pub fn await_baseline(&mut self) {
+    fn await_baseline(&mut self) {
         let deadline = self.clock.now().plus(BASELINE_WAIT);
         while self.threads.iter().any(|thread| thread.state == State::Starting) {
             let left = deadline.since(self.clock.now());
@@ -355,8 +355,8 @@ impl Collector {
         }
     }
 
-    /// The shards are there: from now on phases are watched.
-    pub fn begin(&mut self, barrier: &Arc<Barrier>) {
+    /// From now on phases are watched.
+    fn begin(&mut self, barrier: &Arc<Barrier>) {
         for thread in &self.threads {
             // A thread that has ended has no use for it.
             let _ = thread.commands.send(Command::Begin(Arc::clone(barrier)));
@@ -364,7 +364,7 @@ impl Collector {
     }
 
     /// Every shard has closed `phase`.
-    pub fn phase_closed(&self, phase: u16) {
+    fn phase_closed(&self, phase: u16) {
         let now = self.clock.now();
         for thread in &self.threads {
             let _ = thread.commands.send(Command::Closed(phase, now));
@@ -373,7 +373,7 @@ impl Collector {
 
     /// Ends the threads and takes what they read. A source that is slow or hangs is left behind with what it
     /// had read before.
-    pub fn finish(mut self, log: Option<&mut Log>) -> Collected {
+    pub fn finish(mut self, display: &mut Display) -> Collected {
         for thread in &self.threads {
             let _ = thread.commands.send(Command::Finish);
         }
@@ -399,7 +399,7 @@ impl Collector {
         }
         let telemetry = self.telemetry();
         self.missing(&telemetry);
-        self.tell(log);
+        self.tell(display);
         let faults = self.files.iter().filter_map(|file| file.finish()).collect();
         Collected { telemetry, faults }
     }
@@ -469,16 +469,21 @@ impl Collector {
         }
     }
 
-    fn tell(&mut self, log: Option<&mut Log>) {
-        let mut log = log;
+    fn tell(&mut self, display: &mut Display) {
         for Notice { text, shown } in std::mem::take(&mut self.notices) {
-            if shown {
-                let _ = writeln!(std::io::stderr(), "warning: {text}");
-            }
-            if let Some(log) = log.as_deref_mut() {
-                log.line(Level::Warning, &text);
-            }
+            display.doubt(&text, if shown { Audience::User } else { Audience::Log });
         }
+    }
+}
+
+impl Companion for Collector {
+    fn before_first_phase(&mut self, stage: &Stage<'_>) {
+        self.await_baseline();
+        self.begin(stage.barrier);
+    }
+
+    fn phase_drained(&mut self, _stage: &Stage<'_>, phase: &PhasePlan) {
+        self.phase_closed(phase.index);
     }
 }
 

@@ -80,6 +80,24 @@ pub enum Message {
     },
     /// A phase has closed on the shard.
     Phase(Box<ClosedPhase>),
+    /// The shard sends no more of a phase.
+    Stopped {
+        /// The phase.
+        phase: u16,
+        /// How it stood then.
+        stopped: Stopped,
+    },
+}
+
+/// A phase when sending had ended: of one shard, or of all, each at its own last moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// Requests sent.
+    pub sent: u64,
+    /// Of those, still in flight.
+    pub in_flight: u64,
+    /// Sessions begun.
+    pub sessions: u64,
 }
 
 /// Why a shard ended before its phases did.
@@ -88,9 +106,15 @@ pub enum ShardFault {
     /// The ring failed while it was in use.
     #[error("io_uring failed: {0}")]
     Enter(#[from] std::io::Error),
+    /// Its thread panicked.
+    #[error("its thread failed; this is a fault of phasor, please report it")]
+    Panicked,
     /// There is no ring.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// It has no thread.
+    #[error("{0}")]
+    Unstarted(String),
 }
 
 /// One shard's part of a closed phase.
@@ -222,15 +246,17 @@ impl Driver {
         }
     }
 
-    /// Drives the shard through all phases and reports the end.
-    pub(super) async fn run(mut self) {
+    /// Drives the shard through all phases and reports the end. Gives the ring back if it can be used again.
+    pub(super) async fn run(mut self) -> Option<Ring> {
         let fault = self.turn_until_done().await.err();
+        let failed = fault.is_some();
         self.close_down();
         let cost = self.meter.cost(&self.whole, self.shard.clock.now());
         let records_lost = self.shard.engine.records_lost();
         let shard = self.shard.shard;
         // The conductor is gone only when the process is about to end.
         let _ = self.shard.messages.send(Message::Ended { shard, cost, records_lost, fault });
+        (!failed && self.ring.is_idle()).then_some(self.ring)
     }
 
     async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
@@ -475,7 +501,9 @@ impl Driver {
         while let Some(event) = self.shard.engine.poll_event() {
             let now = self.shard.clock.now();
             match event {
-                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead } => {
+                PhaseEvent::SendingEnded { phase, at, sessions, sent, in_flight, drawn_ahead } => {
+                    let stopped = Stopped { sent, in_flight: in_flight.into(), sessions };
+                    let _ = self.shard.messages.send(Message::Stopped { phase, stopped });
                     if let Some(begun) = self.begun.iter_mut().find(|begun| begun.phase == phase) {
                         begun.sending_ended = at;
                     }

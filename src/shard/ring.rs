@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Sizes of a ring, all fixed at creation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
     /// Most sockets open at once.
     pub sockets_max: u32,
@@ -26,6 +26,16 @@ pub struct RingOptions {
     pub buffers: u16,
     /// Size of one receive buffer in bytes.
     pub buffer_bytes: u32,
+}
+
+impl RingOptions {
+    /// Whether a ring of this size serves where one of size `other` is asked for.
+    pub fn covers(&self, other: &Self) -> bool {
+        self.sockets_max >= other.sockets_max
+            && self.entries >= other.entries
+            && self.buffers >= other.buffers
+            && self.buffer_bytes == other.buffer_bytes
+    }
 }
 
 /// Why there is no ring.
@@ -234,6 +244,20 @@ impl Ring {
             block_bytes,
             starved: Vec::new(),
         })
+    }
+
+    /// Whether nothing is open or pending, so that the ring can be given to other work.
+    pub fn is_idle(&self) -> bool {
+        self.sockets() == 0 && self.queues.is_idle()
+    }
+
+    /// Sends from another block from now on; the table and its buffers stay.
+    ///
+    /// # Panics
+    /// When the ring is not idle: see [`Ring::is_idle`].
+    pub fn set_block(&mut self, block: Arc<[u8]>) {
+        self.block_bytes = block.len();
+        self.queues.set_block(block);
     }
 
     /// Takes over a socket (connected, listening or fresh), which becomes a blocking one: the ring waits

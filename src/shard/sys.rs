@@ -112,6 +112,17 @@ pub(super) struct Queues {
 }
 
 impl Queues {
+    /// Whether nothing is in the kernel's hands or on its way there.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.backlog.is_empty()
+    }
+
+    /// Takes another block to send from. Nothing may be in the kernel's hands.
+    pub(super) fn set_block(&mut self, block: Arc<[u8]>) {
+        assert!(self.is_idle(), "the kernel may still read the block");
+        self.memory.block = block;
+    }
+
     /// Makes the queues and gives the kernel all buffers.
     ///
     /// # Errors

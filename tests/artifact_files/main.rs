@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod golden;
+#[path = "../support/json_schema.rs"]
+mod json_schema;
 mod oracle;
 mod schema;
 mod shapes;

@@ -1,5 +1,6 @@
 //! The schema of `client_report.json` against the file, and the file against the schema.
 
+use crate::json_schema;
 use crate::synthetic::{Options, Synthetic, phase, storm};
 use phasor::artifact::calibration::{Calibration, Floor};
 use phasor::config::PhaseKind;
@@ -15,66 +16,9 @@ fn schema() -> Value {
     load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schema/client_report.schema.json"))
 }
 
-/// As much of JSON Schema as the schema uses; every keyword that it does not know is a fault.
-fn faults(schema: &Value, root: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let target = root.pointer(reference.trim_start_matches('#'));
-        return faults(target.unwrap_or_else(|| panic!("{reference}")), root, value, place, found);
-    }
-    for (keyword, rule) in schema.as_object().unwrap() {
-        let mut fault = |holds: bool| {
-            if !holds {
-                found.push(format!("{place}: {keyword} {rule}, but it is {value}"));
-            }
-        };
-        match keyword.as_str() {
-            "$schema" | "$id" | "$defs" | "title" | "description" => {}
-            "type" => fault(match rule.as_str().unwrap() {
-                "object" => value.is_object(),
-                "array" => value.is_array(),
-                "string" => value.is_string(),
-                "boolean" => value.is_boolean(),
-                "integer" => value.is_u64() || value.is_i64(),
-                "number" => value.is_number(),
-                other => panic!("the type {other} is not known to this test"),
-            }),
-            "const" => fault(value == rule),
-            "enum" => fault(rule.as_array().unwrap().contains(value)),
-            "minimum" => fault(value.as_f64() >= rule.as_f64()),
-            "maximum" => fault(value.as_f64() <= rule.as_f64()),
-            "minItems" => fault(value.as_array().unwrap().len() as u64 >= rule.as_u64().unwrap()),
-            "maxItems" => fault(value.as_array().unwrap().len() as u64 <= rule.as_u64().unwrap()),
-            "required" => {
-                let there = |name: &Value| value.get(name.as_str().unwrap()).is_some();
-                fault(rule.as_array().unwrap().iter().all(there));
-            }
-            "additionalProperties" => {
-                assert_eq!(rule, false, "{place}");
-                let known = |name: &String| schema["properties"].get(name).is_some();
-                fault(value.as_object().unwrap().keys().all(known));
-            }
-            "properties" => {
-                for (name, member) in value.as_object().into_iter().flatten() {
-                    if let Some(rule) = rule.get(name) {
-                        faults(rule, root, member, &format!("{place}.{name}"), found);
-                    }
-                }
-            }
-            "items" => {
-                for item in value.as_array().into_iter().flatten() {
-                    faults(rule, root, item, &format!("{place}[]"), found);
-                }
-            }
-            other => panic!("{place}: the keyword {other} is not known to this test"),
-        }
-    }
-}
-
 fn check(value: &Value) -> Vec<String> {
     let schema = schema();
-    let mut found = Vec::new();
-    faults(&schema, &schema, value, "report", &mut found);
-    found
+    json_schema::faults(&schema, value, "report")
 }
 
 fn report() -> Value {

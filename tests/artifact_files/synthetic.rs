@@ -222,6 +222,7 @@ impl Synthetic {
             config: &self.config,
             dataset: &self.dataset,
             clock: self.clock,
+            cell: None,
             benchmark_id: "0123456789ab".to_owned(),
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
             phases: self.phases,
@@ -231,7 +232,7 @@ impl Synthetic {
             shards: costs(self.options.shards),
             telemetry: phasor::telemetry::Telemetry::default(),
         };
-        phasor::artifact::write_results(directory, &run)
+        phasor::artifact::write_results(directory, &run, &phasor::artifact::Results::of(&run))
     }
 }
 

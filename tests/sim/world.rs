@@ -536,7 +536,11 @@ impl World {
         self.engines[shard].handle_submitted(self.now);
         while let Some(event) = self.engines[shard].poll_event() {
             match event {
-                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead } => {
+                PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead, sent, in_flight } => {
+                    assert!(
+                        u64::from(in_flight) <= sent && sessions <= sent,
+                        "{sessions} {in_flight} {sent}"
+                    );
                     self.ends[usize::from(phase)].push(at);
                     self.barrier.arrive_ended(phase, sessions, drawn_ahead, self.now);
                 }

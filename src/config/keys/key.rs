@@ -7,14 +7,14 @@ use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
 use crate::config::keys::{
-    Keys, Reading, Spanned, Written, alternatives, join, mismatch, nearest, value_place,
+    Asked, EMPTY, Keys, Reading, Spanned, Written, alternatives, join, mismatch, nearest, value_place,
 };
 use crate::config::lax;
 use crate::config::scalar::Scalar;
 use crate::config::source::{Entry, Node, Value, shown};
 
 /// What a number may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// This or more.
     AtLeast(f64),
@@ -100,6 +100,7 @@ pub struct Key<'a, 'f> {
 impl<'a> Key<'a, '_> {
     /// The same, with null meaning unset.
     pub fn or_null(self) -> Self {
+        self.reading.note(&self.plain_path, || Asked::Null);
         Self { entry: self.entry.filter(|entry| !entry.node.is_null()), ..self }
     }
 
@@ -124,6 +125,7 @@ impl<'a> Key<'a, '_> {
 
     /// The value as it stands, whatever it is.
     pub fn any(self) -> Written<Json> {
+        self.reading.note(&self.plain_path, || Asked::Anything);
         self.read(|node| Ok(json_of(node)))
     }
 
@@ -133,6 +135,7 @@ impl<'a> Key<'a, '_> {
         expected: &str,
         convert: impl Fn(&Node) -> Option<(T, Json)>,
     ) -> Written<Vec<(String, T)>> {
+        self.reading.note(&self.plain_path, || Asked::Open);
         let Some(entry) = self.entry else { return Written::Absent };
         let place = value_place(entry);
         let Value::Mapping(entries) = &entry.node.value else {
@@ -158,6 +161,7 @@ impl<'a> Key<'a, '_> {
 
     /// A list, or `false` for none of it, whose items `convert` understands.
     pub fn list<T>(self, expected: &str, convert: impl Fn(&Node) -> Option<(T, Json)>) -> Written<Vec<T>> {
+        self.reading.note(&self.plain_path, || Asked::List);
         let Some(entry) = self.entry else { return Written::Absent };
         let place = value_place(entry);
         let Value::Sequence(items) = &entry.node.value else {
@@ -183,6 +187,7 @@ impl<'a> Key<'a, '_> {
 
     /// A text, one character at least.
     pub fn text(self) -> Written<String> {
+        self.reading.note(&self.plain_path, || Asked::Text);
         self.read(|node| match &node.value {
             Value::Scalar(Scalar::Text(text)) if text.is_empty() => {
                 Err("a text that is not empty".to_owned())
@@ -194,6 +199,7 @@ impl<'a> Key<'a, '_> {
 
     /// A text that may be empty.
     pub fn text_or_empty(self) -> Written<String> {
+        self.reading.note(&self.plain_path, || Asked::Text);
         self.read(|node| match &node.value {
             Value::Scalar(Scalar::Text(text)) => Ok(text.clone()),
             Value::Scalar(_) | Value::Sequence(_) | Value::Mapping(_) => Err("text".to_owned()),
@@ -205,6 +211,7 @@ impl<'a> Key<'a, '_> {
     where
         T: Copy + Display + PartialOrd + TryFrom<i128> + Into<i128> + Serialize,
     {
+        self.reading.note(&self.plain_path, || Asked::Whole((*range.start()).into(), (*range.end()).into()));
         self.read(|node| {
             let (least, most) = (*range.start(), *range.end());
             let value = scalar_of(node).and_then(lax::whole);
@@ -221,6 +228,7 @@ impl<'a> Key<'a, '_> {
 
     /// A number within `bound`; infinity passes where there is no upper bound.
     pub fn number(self, bound: Bound) -> Written<f64> {
+        self.reading.note(&self.plain_path, || Asked::Number(bound));
         self.read(|node| {
             scalar_of(node)
                 .and_then(lax::number)
@@ -231,6 +239,7 @@ impl<'a> Key<'a, '_> {
 
     /// A number of seconds within `bound`, without a unit.
     pub fn seconds(self, bound: Bound) -> Written<f64> {
+        self.reading.note(&self.plain_path, || Asked::Number(bound));
         self.read(|node| {
             scalar_of(node)
                 .and_then(lax::number)
@@ -241,6 +250,7 @@ impl<'a> Key<'a, '_> {
 
     /// A duration within `bound`, in seconds.
     pub fn duration_s(self, bound: Bound) -> Written<f64> {
+        self.reading.note(&self.plain_path, || Asked::Duration(bound));
         self.read(|node| {
             scalar_of(node).and_then(lax::duration_s).filter(|value| bound.admits(*value)).ok_or_else(|| {
                 format!(
@@ -253,11 +263,14 @@ impl<'a> Key<'a, '_> {
 
     /// A boolean.
     pub fn switch(self) -> Written<bool> {
+        self.reading.note(&self.plain_path, || Asked::Switch);
         self.read(|node| scalar_of(node).and_then(lax::switch).ok_or_else(|| "true or false".to_owned()))
     }
 
     /// One of `words`.
     pub fn word<T: Copy>(self, words: Words<T>) -> Written<T> {
+        self.reading
+            .note(&self.plain_path, || Asked::Words(words.known.iter().map(|(word, _)| *word).collect()));
         let spelled = |word: &str| match words.spelling {
             Spelling::Exact => word.to_owned(),
             Spelling::Lenient => word.to_ascii_lowercase().replace('-', "_"),
@@ -291,7 +304,13 @@ impl<'a> Key<'a, '_> {
 
     /// A mapping, read by `section`.
     pub fn section<T>(self, section: impl FnOnce(Keys<'_>) -> T) -> Written<T> {
-        let Some(entry) = self.entry else { return Written::Absent };
+        self.reading.note(&self.plain_path, || Asked::Section);
+        let Some(entry) = self.entry else {
+            if self.reading.asked.is_some() {
+                Keys::open(&EMPTY, &self.path, &self.plain_path, 0..0, self.reading).map(section);
+            }
+            return Written::Absent;
+        };
         let place = value_place(entry);
         let opened =
             Keys::open(&entry.node, &self.path, &self.plain_path, entry.key_span.clone(), self.reading);

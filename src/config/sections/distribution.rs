@@ -45,6 +45,7 @@ const FINITE: Bound = Bound::Finite;
 
 /// Takes the distribution `name`; null is unset.
 pub(super) fn distribution(keys: &mut Keys<'_>, name: &'static str) -> Written<Distribution> {
+    keys.note_distribution(name);
     let Written::Present(Spanned { key, span, value: (node, path) }) = keys.key(name).or_null().node() else {
         return Written::Absent;
     };

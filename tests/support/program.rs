@@ -1,0 +1,133 @@
+//! The program over real sockets: a directory with a config, the run, and what must hold of its files.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub(crate) fn phasor() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_phasor"))
+}
+
+/// A directory for one test, with its config in it.
+pub(crate) struct Run {
+    pub(crate) directory: tempfile::TempDir,
+}
+
+impl Run {
+    pub(crate) fn new(yaml: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("config.yaml"), yaml).unwrap();
+        Self { directory }
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = phasor();
+        command
+            .current_dir(self.directory.path())
+            .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
+            .args(arguments);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join("out").join(name)
+    }
+
+    pub(crate) fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&std::fs::read(self.path(name)).unwrap()).unwrap()
+    }
+
+    pub(crate) fn records(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.path("profile_export.jsonl")).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+pub(crate) fn head(url: &str) -> String {
+    format!(
+        "benchmark:\n  model: mock-model\n  endpoint: {{url: '{url}', type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 20, prompts: {{isl: 16, osl: 8}}}}\n  phases:\n"
+    )
+}
+
+pub(crate) fn config(phases: &[&str]) -> String {
+    let mut yaml = head("http://127.0.0.1:1");
+    for phase in phases {
+        yaml.push_str("    - ");
+        yaml.push_str(phase);
+        yaml.push('\n');
+    }
+    yaml
+}
+
+pub(crate) fn seeded(phases: &[&str]) -> String {
+    format!("randomSeed: 42\n{}", config(phases))
+}
+
+pub(crate) const QUICK: [&str; 4] = ["--mock-ttft", "2ms", "--mock-itl", "500us"];
+
+pub(crate) fn with_mock<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut arguments = vec!["--mock"];
+    arguments.extend_from_slice(&QUICK);
+    arguments.extend_from_slice(more);
+    arguments
+}
+
+pub(crate) fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_else(|| panic!("{pointer} in {value}"))
+}
+
+pub(crate) fn assert_ok(output: &Output) {
+    assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
+/// What must hold of the files of any run.
+pub(crate) fn check_files(run: &Run) -> Value {
+    let report = run.json("client_report.json");
+    let records = run.records();
+    let mut lines = BTreeMap::<String, u64>::new();
+    for record in &records {
+        let name = record.pointer("/metadata/phase_name").and_then(Value::as_str).unwrap();
+        *lines.entry(name.to_owned()).or_default() += 1;
+    }
+    for phase in report["phases"].as_array().unwrap() {
+        let count = |name: &str| number(phase, &format!("/{name}"));
+        let dropped = count("dropped/at_capacity") + count("dropped/late");
+        assert_eq!(count("planned"), count("sent") + dropped, "{phase}");
+        let ended = count("ok") + count("failed") + count("cancelled") + count("abandoned");
+        assert_eq!(count("sent"), ended, "{phase}");
+        let name = phase["phase_name"].as_str().unwrap();
+        let expected = count("ok") + count("failed") + count("cancelled");
+        assert_eq!(lines.get(name).copied().unwrap_or(0), expected, "{name}");
+    }
+    let identifiers: std::collections::HashSet<&str> =
+        records.iter().map(|record| record["metadata"]["x_request_id"].as_str().unwrap()).collect();
+    assert_eq!(identifiers.len(), records.len(), "a request is recorded twice");
+    for entry in walk(&run.path("")) {
+        assert!(!entry.contains("tmp"), "a temporary file is left: {entry}");
+    }
+    report
+}
+
+pub(crate) fn walk(directory: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                names.push(path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    names.sort();
+    names
+}
