@@ -564,7 +564,17 @@ fn without_an_exporter_there_are_no_files_and_the_run_is_the_same() {
         &[],
     );
     assert_eq!(dead.stderr().matches("no GPU telemetry from http://127.0.0.1:2/metrics").count(), 1);
-    for run in [off, dead] {
+    // The files of an earlier run are not taken for this one's.
+    let stale = run("", &phases, &[]);
+    assert!(stale.path("server_metrics_export.json").exists());
+    let again = Command::new(env!("CARGO_BIN_EXE_phasor"))
+        .current_dir(stale.directory.path())
+        .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none", "--mock"])
+        .args(["--no-server-metrics", "--no-gpu-telemetry"])
+        .output()
+        .unwrap();
+    assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
+    for run in [off, dead, stale] {
         for name in [
             "server_metrics_export.json",
             "server_metrics_export.csv",
@@ -578,6 +588,31 @@ fn without_an_exporter_there_are_no_files_and_the_run_is_the_same() {
         assert!(run.json("profile_export_aiperf.json").get("telemetry_data").is_none());
         let entry = run.json("phase_manifest.json")["phases"][0].clone();
         assert!(entry.get("server_metrics_json").is_none() && entry.get("gpu_telemetry_json").is_none());
+    }
+}
+
+#[test]
+fn what_is_not_collected_yet_is_said_before_the_run() {
+    let found = |telemetry: &str| {
+        let yaml = format!(
+            "benchmark:\n  model: m\n  endpoint: {{url: 'http://127.0.0.1:1', type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 2, prompts: {{isl: 4, osl: 4}}}}\n  {telemetry}\n  phases:\n    - {{name: one, kind: profiling, type: concurrency, concurrency: 1, requests: 1}}\n"
+        );
+        let config = config::parse("config.yaml", &yaml).unwrap().config;
+        let found = config::support::unsupported(&config);
+        (found.has_errors(), found.render(config::Colour::Never))
+    };
+    for (telemetry, key, refused) in [
+        ("gpu_telemetry: {collector: amdsmi}", "gpu_telemetry.collector: amdsmi", true),
+        ("gpu_telemetry: {mode: realtime_dashboard}", "gpu_telemetry.mode: realtime_dashboard", false),
+        ("server_metrics: {formats: [json, parquet]}", "server_metrics.formats: parquet", false),
+        ("server_metrics: {discovery: {mode: kubernetes}}", "server_metrics.discovery: kubernetes", false),
+    ] {
+        let (has_errors, text) = found(telemetry);
+        assert!(text.contains(key) && text.contains("config.yaml:5"), "{text}");
+        assert_eq!(has_errors, refused, "{text}");
+    }
+    for quiet in ["gpu_telemetry: {urls: ['http://h:1']}", "server_metrics: {formats: [json, csv, jsonl]}"] {
+        assert_eq!(found(quiet).1, "", "{quiet}");
     }
 }
 

@@ -37,13 +37,18 @@ pub(super) const SERVER_OF_PHASE: &str = "server_metrics.json";
 /// Name of a phase's file of GPU telemetry.
 pub(super) const GPU_OF_PHASE: &str = "gpu_telemetry.json";
 
-/// Writes the files of the whole run and of each phase.
+/// Writes the files of the whole run and of each phase. Those of an earlier run in the same directory that
+/// are not written again are taken away: they would be taken for this run's.
 pub(super) fn write(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Vec<WriteFailure> {
     let telemetry = &run.telemetry;
     let mut failures = Vec::new();
     let mut keep = |written: Result<(), WriteFailure>| failures.extend(written.err());
+    let artifacts = &run.config.artifacts;
+    for name in [names::server_json(artifacts), names::server_csv(artifacts), TELEMETRY_REPORT.to_owned()] {
+        // Mostly there is none.
+        let _ = std::fs::remove_file(directory.join(name));
+    }
     if let Some(export) = server_export(run) {
-        let artifacts = &run.config.artifacts;
         let formats = &run.config.server_metrics.formats;
         if formats.contains(&MetricsFormat::Json)
             && let Some(mut document) = export.json()
@@ -62,8 +67,9 @@ pub(super) fn write(directory: &Path, run: &FinishedRun<'_>, results: &Results) 
     for phase in &run.phases {
         for (name, document) in [(SERVER_OF_PHASE, server_of(run, phase)), (GPU_OF_PHASE, gpu_of(run, phase))]
         {
+            let name = format!("phases/{}/{name}", phase.name);
+            let _ = std::fs::remove_file(directory.join(&name));
             if let Some(document) = document {
-                let name = format!("phases/{}/{name}", phase.name);
                 keep(write_json(directory, &name, &sorted(document), "\n"));
             }
         }

@@ -123,6 +123,7 @@ impl Source {
         };
         loop {
             let now = self.clock.now();
+            turn.pass_over(now);
             if let Some(start) = turn.start_of_next()
                 && now >= start
             {
@@ -236,6 +237,13 @@ struct Turn {
 }
 
 impl Turn {
+    /// Phases that were over before this source had answered once: no page can be read at their beginning.
+    fn pass_over(&mut self, now: Stamp) {
+        while self.barrier.start_of(self.next + 1).is_some_and(|start| now >= start.at) {
+            self.next += 1;
+        }
+    }
+
     fn start_of_next(&self) -> Option<Stamp> {
         self.barrier.start_of(self.next).map(|start| start.at)
     }
