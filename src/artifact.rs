@@ -183,7 +183,7 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>, results: &Results)
         Ok(file)
     });
     keep(write_csv(directory, &names::csv(artifacts), root_csv));
-    for failure in telemetry::write(directory, run, &results) {
+    for failure in telemetry::write(directory, run, results) {
         keep(Err(failure));
     }
     let mut missing = Vec::new();

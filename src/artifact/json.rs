@@ -210,7 +210,7 @@ fn error(group: &ErrorGroup) -> Json {
 /// where the zone of the machine is not known.
 pub(super) fn local_time(unix_ns: u64) -> String {
     let stamp = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
-    let whole = unix_ns / 1_000 % 1_000_000 == 0;
+    let whole = (unix_ns / 1_000).is_multiple_of(1_000_000);
     let format = if whole { "%Y-%m-%dT%H:%M:%S" } else { "%Y-%m-%dT%H:%M:%S%.6f" };
     stamp.to_zoned_datetime(TimeZone::system()).strftime(format).to_string()
 }

@@ -145,7 +145,7 @@ fn server_of(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Option<Json> {
     }
     let data = server_export(run)?.phase(phase.index)?;
     let warnings = run.telemetry.servers.iter().flat_map(|source| server_warnings(phase, &source.history));
-    Some(wrapped(run, phase, data, warnings.collect()))
+    Some(wrapped(run, phase, &data, &warnings.collect::<Vec<_>>()))
 }
 
 /// What is doubtful about what one server says of a phase.
@@ -194,10 +194,10 @@ fn gpu_of(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Option<Json> {
     }
     let window = gpu_window(run, phase);
     let data = gpu_document(&run.telemetry, window, window);
-    Some(wrapped(run, phase, data, Vec::new()))
+    Some(wrapped(run, phase, &data, &[]))
 }
 
-fn wrapped(run: &FinishedRun<'_>, phase: &FinishedPhase, data: Json, warnings: Vec<String>) -> Json {
+fn wrapped(run: &FinishedRun<'_>, phase: &FinishedPhase, data: &Json, warnings: &[String]) -> Json {
     json!({
         "schema_version": 1,
         "phase": {

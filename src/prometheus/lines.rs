@@ -163,6 +163,7 @@ mod tests {
         lines(line).next().map(|line| line.map_err(|error| error.why))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "what `one` gives")]
     fn sample<'a>(
         name: &'a str,
         labels: &[(&'a str, &'a str)],

@@ -144,7 +144,6 @@ impl<'a> Reader<'a> {
     fn sample(&mut self, name: &'a str, labels: &[(&'a str, Cow<'a, str>)], value: f64) {
         let (base, declared, suffix) = self.find(name);
         let part = match (declared, suffix) {
-            (Declared::Left, _) => return,
             (Declared::Summary, _) => {
                 if !self.summaries.iter().any(|known| known == base) {
                     self.summaries.push(base.to_owned());
@@ -155,7 +154,7 @@ impl<'a> Reader<'a> {
             (Declared::Histogram, "_count") => Part::Count,
             (Declared::Histogram, "_sum") => Part::Sum,
             // A number under the bare name of a histogram means nothing.
-            (Declared::Histogram, _) => return,
+            (Declared::Histogram | Declared::Left, _) => return,
             (Declared::Counter | Declared::Gauge | Declared::Info | Declared::Unknown, _) => Part::Number,
         };
         let family = match declared {

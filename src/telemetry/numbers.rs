@@ -54,7 +54,7 @@ fn deviation(values: &[f64], avg: f64) -> f64 {
 fn linear(sorted: &[f64], percent: u8) -> f64 {
     // In hundredths of a rank, so that no rounding decides between two ranks.
     let hundredths = usize::from(percent) * sorted.len().saturating_sub(1);
-    let at = |rank: usize| sorted.get(rank).or(sorted.last()).copied().unwrap_or_default();
+    let at = |rank: usize| sorted.get(rank).or_else(|| sorted.last()).copied().unwrap_or_default();
     let (low, rest) = (hundredths / 100, hundredths % 100);
     at(low) + (at(low + 1) - at(low)) * (rest as f64 / 100.0)
 }

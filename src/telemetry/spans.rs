@@ -123,13 +123,11 @@ fn begin(fetches: &[Kept], first: &PhaseWindow, before_ended_ns: Option<u64>) ->
 /// The number of the fetch to count to, and whether nothing of the next phase can be before it.
 fn end(fetches: &[Kept], phases: &[u16], end_ns: u64, next_start_ns: Option<u64>) -> Option<(usize, bool)> {
     let after = fetches.iter().position(|kept| kept.fetch.sent_ns >= end_ns);
-    match after.and_then(|number| Some((number, fetches.get(number)?))) {
-        Some((number, kept)) => Some((number, next_start_ns.is_none_or(|start| kept.fetch.at_ns <= start))),
-        None => {
-            let tagged = |kept: &Kept| kept.fetch.phase.is_some_and(|phase| phases.contains(&phase));
-            fetches.iter().rposition(tagged).map(|number| (number, false))
-        }
+    if let Some((number, kept)) = after.and_then(|number| Some((number, fetches.get(number)?))) {
+        return Some((number, next_start_ns.is_none_or(|start| kept.fetch.at_ns <= start)));
     }
+    let tagged = |kept: &Kept| kept.fetch.phase.is_some_and(|phase| phases.contains(&phase));
+    fetches.iter().rposition(tagged).map(|number| (number, false))
 }
 
 fn sums(history: &History, begin: usize, end: usize) -> Vec<SpanSum<'_>> {

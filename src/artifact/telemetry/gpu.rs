@@ -79,6 +79,9 @@ fn device_json(figures: &DeviceFigures<'_>) -> Json {
     Json::Object(members)
 }
 
+/// An attribute of a device that has a column of its own where some device has it.
+type Attribute = fn(&DeviceFigures<'_>) -> Option<String>;
+
 /// The third table of the root CSV with the two empty lines before it. An error is one of the writer, which
 /// cannot fail in memory.
 pub fn csv_section(telemetry: &Telemetry, window: Window) -> Result<Vec<u8>, csv::Error> {
@@ -90,7 +93,6 @@ pub fn csv_section(telemetry: &Telemetry, window: Window) -> Result<Vec<u8>, csv
             .into();
     header.extend(PERCENTILES.map(|percent| format!("p{percent}")));
     header.push("std".to_owned());
-    type Attribute = fn(&DeviceFigures<'_>) -> Option<String>;
     let attributes: [(&str, Attribute); 3] = [
         ("Hostname", |figures| figures.device.hostname.clone()),
         ("Namespace", |figures| figures.device.namespace.clone()),

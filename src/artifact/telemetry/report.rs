@@ -107,8 +107,7 @@ fn profiling(run: &FinishedRun<'_>, spans: &[Span<'_>]) -> Option<Json> {
     if counted == 0 || counted < ran {
         return None;
     }
-    type Key<'k> = (&'k str, String);
-    let mut sums: BTreeMap<Key<'_>, (&SpanSum<'_>, Option<Rise>)> = BTreeMap::new();
+    let mut sums: BTreeMap<(&str, String), (&SpanSum<'_>, Option<Rise>)> = BTreeMap::new();
     for sum in pure.iter().flat_map(|span| &span.sums) {
         let key = (sum.family.name.as_str(), sum.labels.sort_key());
         sums.entry(key)

@@ -300,16 +300,17 @@ impl Reading {
             self.head = Some(head);
             self.at = end;
         }
-        let Some(head) = &self.head else { return Ok(None) };
-        match head.framing {
+        let Some(framing) = self.head.as_ref().map(|head| head.framing) else { return Ok(None) };
+        match framing {
             Framing::Length(length) => {
                 let whole = self.bytes.get(self.at..self.at + length).map(<[u8]>::to_vec);
                 Ok(whole.and_then(|body| self.page(body)))
             }
-            Framing::Chunked => match self.take_chunks()? {
-                true => Ok(std::mem::take(&mut self.body)).map(|body| self.page(body)),
-                false => Ok(None),
-            },
+            Framing::Chunked if self.take_chunks()? => {
+                let body = std::mem::take(&mut self.body);
+                Ok(self.page(body))
+            }
+            Framing::Chunked => Ok(None),
             Framing::UntilClose => Ok(None),
         }
     }

@@ -51,7 +51,7 @@ impl LineFile {
     pub(super) fn finish(&self) -> Option<String> {
         let mut state = locked(&self.state);
         let flushed = state.file.as_mut().map_or(Ok(()), BufWriter::flush);
-        let failure = state.failure.take().or(flushed.err())?;
+        let failure = state.failure.take().or_else(|| flushed.err())?;
         Some(format!("cannot write {}: {failure}; lines of it are missing", self.path.display()))
     }
 }

@@ -4,6 +4,7 @@ use crate::prometheus::{Line, ReadError, lines};
 use crate::telemetry::gpu::extra::Extra;
 use crate::telemetry::gpu::{Device, Nvidia, Sample};
 use std::borrow::Cow;
+use std::fmt::Write;
 
 /// DCGM's name, the signal, and what a value is multiplied with: millijoules to megajoules, MiB to GB,
 /// shares to per cent, nanoseconds to microseconds.
@@ -138,7 +139,7 @@ pub fn render(gpus: &[(Device, Vec<(Nvidia, f64)>)]) -> String {
                 Nvidia::EnergyConsumption | Nvidia::PowerViolation => "counter",
                 _ => "gauge",
             };
-            text.push_str(&format!("# HELP {field} A signal of DCGM.\n# TYPE {field} {kind}\n{first}"));
+            let _ = write!(text, "# HELP {field} A signal of DCGM.\n# TYPE {field} {kind}\n{first}");
             text.extend(rows);
         }
     }
