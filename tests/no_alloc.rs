@@ -2,51 +2,21 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/allocations.rs"]
+mod counting;
 #[path = "../benches/support/feeder.rs"]
 mod feeder;
 #[path = "../benches/support/recorded.rs"]
 mod recorded;
 
+use counting::allocations;
 use feeder::Feeder;
 use phasor::shard::ring::{Event, Ring, RingOptions, SocketId, Wait};
 use phasor::time::{Clock, Nanos};
 use recorded::{Reply, Split, Text};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; the counter is plain thread-local memory
-// that never allocates itself. Growing in place comes here as an allocation, by the trait's own defaults.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// Allocations of this thread while `work` ran.
-fn allocations<T>(work: impl FnOnce() -> T) -> u64 {
-    let before = ALLOCATIONS.with(Cell::get);
-    drop(work());
-    ALLOCATIONS.with(Cell::get) - before
-}
 
 const WARM_UP: u64 = 3_000;
 const COUNTED: u64 = 10_000;
@@ -101,6 +71,20 @@ fn ten_thousand_requests_of_an_open_loop_with_a_cap_allocate_nothing() {
     let phase = "type: poisson, rate: 20000, concurrency: 20, duration: 3600";
     for split in SPLITS {
         engine_allocates_nothing(phase, 20, Text::Plain, split);
+    }
+}
+
+#[test]
+fn ten_thousand_requests_of_every_other_law_allocate_nothing() {
+    for (phase, in_flight) in [
+        ("type: constant, rate: 20000, duration: 3600", 128),
+        ("type: gamma, rate: 20000, smoothness: 0.5, duration: 3600", 128),
+        ("type: poisson, rate: 20000, rateRamp: 0.2, duration: 3600", 128),
+        ("type: concurrency, concurrency: 64, concurrencyRamp: 0.01, duration: 3600", 64),
+        ("type: concurrency, concurrency: 64, prefillConcurrency: 8, duration: 3600", 8),
+        ("type: user_centric, users: 64, rate: 20000, duration: 3600", 64),
+    ] {
+        engine_allocates_nothing(phase, in_flight, Text::Plain, Split::PerMessage);
     }
 }
 

@@ -1,33 +1,10 @@
 //! In steady state neither reading a reply nor writing a request head allocates.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "support/allocations.rs"]
+mod counting;
 
+use counting::allocations;
 use phasor::wire::{Progress, ReplyDecoder, RequestTemplate};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes to the system's allocator unchanged; the counter is plain thread-local memory
-// that never allocates itself.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn ten_thousand_replies_allocate_nothing() {
@@ -77,9 +54,5 @@ fn ten_thousand_replies_allocate_nothing() {
     for size in 1..200 {
         round(size);
     }
-    let before = ALLOCATIONS.with(Cell::get);
-    for number in 0..5_000 {
-        round(1 + number % 3_000);
-    }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(allocations(|| (0..5_000).for_each(|number| round(1 + number % 3_000))), 0);
 }
