@@ -1,6 +1,11 @@
 //! Server metrics and GPU telemetry against what AIPerf 0.13 made of the same pages.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the recorded numbers are small and positive"
+)]
 
 use phasor::artifact::telemetry::{ServerExport, csv_section, gpu_document, lines};
 use phasor::config::PhaseKind;

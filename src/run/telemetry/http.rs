@@ -310,8 +310,7 @@ impl Reading {
                 let body = std::mem::take(&mut self.body);
                 Ok(self.page(body))
             }
-            Framing::Chunked => Ok(None),
-            Framing::UntilClose => Ok(None),
+            Framing::Chunked | Framing::UntilClose => Ok(None),
         }
     }
 
