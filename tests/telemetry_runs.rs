@@ -9,9 +9,9 @@ use phasor::run::companion::{Companion, Stage};
 use phasor::run::progress::{Display, Ui};
 use phasor::run::telemetry::nvml::{Library, LibraryError, Raw, sample_of};
 use phasor::run::telemetry::{Collector, TelemetrySettings};
-use phasor::shard::barrier::Barrier;
+use phasor::shard::barrier::{Barrier, FIRST_LEAD, LEAD};
 use phasor::telemetry::gpu::{Device, Nvidia, Sample, dcgm};
-use phasor::time::{Clock, Nanos};
+use phasor::time::{Clock, Nanos, Stamp};
 use serde_json::{Map, Value as Json, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -715,6 +715,24 @@ fn without_nvidias_library_nothing_is_collected_and_nothing_fails() {
         assert_eq!(collected.faults, Vec::<String>::new());
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "no file");
+}
+
+#[test]
+fn only_a_phase_that_waits_for_the_one_before_it_waits_for_a_page() {
+    let yaml = "benchmark:\n  model: m\n  endpoint: {url: 'http://127.0.0.1:1', type: chat, streaming: true}\n  dataset: {type: synthetic, entries: 2, prompts: {isl: 4, osl: 4}}\n  phases:\n    - {name: one, kind: profiling, type: concurrency, concurrency: 1, requests: 1}\n    - {name: two, kind: profiling, type: concurrency, concurrency: 1, requests: 1}\n    - {name: three, kind: profiling, type: concurrency, concurrency: 1, requests: 1, seamless: true}\n";
+    let plan = Plan::new(&config::parse("config.yaml", yaml).unwrap().config, 2, 1);
+    let barrier = Barrier::new(&plan, 1);
+    let pause = Nanos::from_millis(3);
+    barrier.pause_for(pause);
+    let start = |phase: u16| barrier.start_of(phase).unwrap().at;
+    let now = Stamp::from_nanos(1_000_000_000);
+    barrier.arrive_ready(now);
+    assert_eq!(start(0), now.plus(FIRST_LEAD));
+    barrier.arrive_ended(0, 1, false, now);
+    barrier.arrive_closed(0, now);
+    assert_eq!(start(1), now.plus(LEAD).plus(pause));
+    barrier.arrive_ended(1, 1, false, now);
+    assert_eq!(start(2), now.plus(LEAD), "a seamless switch has no pause");
 }
 
 #[test]

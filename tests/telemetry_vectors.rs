@@ -126,7 +126,8 @@ fn telemetry_of(input: &Json, lines_found: &mut Vec<Json>) -> Telemetry {
         let page = read(scrape["text"].as_str().unwrap(), dialect).unwrap();
         let repeated = scrape["is_duplicate_body"].as_bool().unwrap();
         let history = &mut telemetry.servers[place].history;
-        history.push(fetch, if repeated { Page::Same } else { Page::New(&page) });
+        let kept = history.push(fetch, if repeated { Page::Same } else { Page::New(&page) });
+        assert_eq!(kept, !page.families.is_empty());
         let line =
             (!repeated && !page.families.is_empty()).then(|| lines::server(url, &fetch, &page, key.as_ref()));
         lines_found.push(line.unwrap_or(Json::Null));

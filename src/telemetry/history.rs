@@ -151,23 +151,22 @@ impl History {
         self.series_left_out
     }
 
-    /// Keeps a page. An empty page leaves no mark.
-    pub fn push(&mut self, fetch: Fetch, page: Page<'_>) {
+    /// Keeps a page; tells whether it did. An empty page leaves no mark, and one between two edges is left out
+    /// when memory is full: what follows is then not the same as what is kept.
+    pub fn push(&mut self, fetch: Fetch, page: Page<'_>) -> bool {
         let number = self.fetches.len();
         match page {
             Page::Same => {
-                // A page is only the same as one that was kept.
-                if let Some(last) = self.fetches.last().copied() {
-                    self.fetches.push(Kept { fetch, page: last.page });
-                }
+                let Some(last) = self.fetches.last().copied() else { return false };
+                self.fetches.push(Kept { fetch, page: last.page });
             }
             Page::New(exposition) => {
                 if exposition.families.is_empty() {
-                    return;
+                    return false;
                 }
                 if self.numbers >= NUMBERS_MAX && fetch.occasion == Occasion::Cadence {
                     self.left_out += 1;
-                    return;
+                    return false;
                 }
                 self.fetches.push(Kept { fetch, page: number });
                 for family in &exposition.families {
@@ -180,6 +179,7 @@ impl History {
                 }
             }
         }
+        true
     }
 
     /// Absent when the family has changed its type, which makes its numbers another thing.
@@ -249,5 +249,63 @@ impl History {
             }
         }
         moments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prometheus::{Dialect, read};
+
+    fn fetch(at_ns: u64) -> Fetch {
+        Fetch { sent_ns: at_ns, at_ns, latency_ns: 1, phase: None, occasion: Occasion::Cadence }
+    }
+
+    fn push(history: &mut History, at_ns: u64, text: &str) -> bool {
+        let page = read(text, Dialect::Classic).unwrap_or_default();
+        history.push(fetch(at_ns), Page::New(&page))
+    }
+
+    fn shown(history: &History, series: usize) -> Vec<(u64, Reading)> {
+        let moments = history.series().get(series).map(|series| history.moments(series));
+        let moments = moments.unwrap_or_default().into_iter();
+        moments.map(|moment| (moment.fetch.at_ns, moment.reading.clone())).collect()
+    }
+
+    #[test]
+    fn a_repeated_page_is_a_sample_of_every_series_it_had() {
+        let mut history = History::new("u".to_owned());
+        assert!(push(&mut history, 1, "# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n"));
+        assert!(history.push(fetch(2), Page::Same));
+        assert!(push(&mut history, 3, "# TYPE a gauge\na 2\n"));
+        assert!(history.push(fetch(4), Page::Same));
+        let number = |value| Reading::Number(value);
+        assert_eq!(
+            shown(&history, 0),
+            [(1, number(1.0)), (2, number(1.0)), (3, number(2.0)), (4, number(2.0))]
+        );
+        // A series that vanished is not carried on.
+        assert_eq!(shown(&history, 1), [(1, number(1.0)), (2, number(1.0))]);
+    }
+
+    #[test]
+    fn an_empty_page_and_one_that_finds_no_room_are_not_kept() {
+        let mut history = History::new("u".to_owned());
+        assert!(!push(&mut history, 1, ""));
+        assert!(!history.push(fetch(2), Page::Same));
+        history.numbers = NUMBERS_MAX;
+        assert!(!push(&mut history, 3, "a 1\n"));
+        let page = read("a 1\n", Dialect::Classic).unwrap_or_default();
+        let edge = Fetch { occasion: Occasion::PhaseEnd, ..fetch(4) };
+        assert!(history.push(edge, Page::New(&page)), "a page of an edge always is");
+        assert_eq!((history.fetches().len(), history.left_out()), (1, 1));
+    }
+
+    #[test]
+    fn a_family_that_becomes_another_thing_is_not_mixed_with_what_it_was() {
+        let mut history = History::new("u".to_owned());
+        assert!(push(&mut history, 1, "# TYPE a gauge\na 1\n"));
+        assert!(push(&mut history, 2, "# TYPE a counter\na 9\n"));
+        assert_eq!(shown(&history, 0), [(1, Reading::Number(1.0))]);
     }
 }

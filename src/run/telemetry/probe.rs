@@ -97,7 +97,7 @@ impl Probe for ServerProbe {
         };
         let same = !self.last_body.is_empty() && self.last_body == answer.body;
         let page = if same { None } else { Some(page_of(&answer)?) };
-        let url = {
+        let (url, kept) = {
             let mut source = locked(&self.shared);
             source.account.bytes += answer.body.len() as u64;
             if let Some(url) = self.candidates.get(self.at)
@@ -105,15 +105,17 @@ impl Probe for ServerProbe {
             {
                 source.history.moved_to(url.clone());
             }
-            source.history.push(fetch, page.as_ref().map_or(Page::Same, Page::New));
-            source.history.url().to_owned()
+            let kept = source.history.push(fetch, page.as_ref().map_or(Page::Same, Page::New));
+            (source.history.url().to_owned(), kept)
         };
         if let (Some(page), Some(lines)) = (&page, &self.lines)
             && !page.families.is_empty()
         {
             lines.write(&lines::server(&url, &fetch, page, errand.phase));
         }
-        if !same {
+        if !kept {
+            self.last_body.clear();
+        } else if !same {
             self.last_body = answer.body;
         }
         Ok(latency)
