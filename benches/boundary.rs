@@ -173,6 +173,7 @@ fn fill(tally: &mut PhaseTally, shard: u16, requests: u64) {
             planned,
             issued: after(1),
             connect: None,
+            handshake_begun: None,
             first_byte_written: Some(after(2)),
             written: Some(after(3)),
             headers: Some(after(first)),

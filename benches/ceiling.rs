@@ -1,7 +1,8 @@
 //! How much of a core the client costs: phasor, a bare io_uring loop and (where installed) wrk, against the
 //! same built-in server, in turn, several times.
 //!
-//! `cargo bench --bench ceiling` prints medians; `-- --json` one JSON line for each scenario. Without
+//! `cargo bench --bench ceiling` prints medians; `-- --json` one JSON line for each scenario; `-- --tls` holds
+//! phasor over TLS against phasor over plain HTTP instead. Without
 //! `--bench` on its command line (as under `cargo test`) it runs once with tiny numbers, to prove that it
 //! still works.
 #![expect(
@@ -17,12 +18,13 @@ mod bare;
 mod run;
 
 use phasor::config;
-use phasor::mock::{Delay, Mock, MockOptions, Writes};
+use phasor::mock::{Delay, Mock, MockOptions, Speaks, Writes};
 use phasor::run::cores::available;
+use phasor::run::tls::TlsOptions;
 use phasor::shard::driver::Idle;
 use phasor::time::Nanos;
 use phasor::wire::RequestTemplate;
-use run::{number, run};
+use run::{number, run_over};
 use std::io::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -91,8 +93,14 @@ fn main() {
         );
         println!("{rounds} rounds of {seconds} s each; medians of CPU time of the client thread\n");
     }
+    let tls = std::env::args().any(|argument| argument == "--tls");
     for scenario in &scenarios {
-        measure(scenario, rounds, seconds, client, server, json);
+        if !tls {
+            measure(scenario, rounds, seconds, client, server, json);
+        }
+        if tls || !full {
+            measure_tls(scenario, rounds, seconds, client, server, json);
+        }
     }
 }
 
@@ -104,18 +112,11 @@ fn measure(
     server: Option<usize>,
     json: bool,
 ) {
-    let mock = Mock::start(MockOptions {
-        ttft: if scenario.gap == Nanos::ZERO { Delay::NONE } else { Delay::Fixed(Nanos::from_millis(20)) },
-        itl: if scenario.gap == Nanos::ZERO { Delay::NONE } else { Delay::Fixed(scenario.gap) },
-        writes: scenario.writes,
-        cpus: server.into_iter().collect(),
-        ..MockOptions::default()
-    })
-    .unwrap();
+    let mock = serve(scenario, server, Speaks::Http);
     let url = format!("http://{}/v1/chat/completions", mock.address());
     let (mut ours, mut bares, mut wrks) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.push(phasor(scenario, &url, seconds, client));
+        ours.push(phasor(scenario, &url, seconds, client, TlsOptions::default()));
         bares.push(bare_loop(scenario, &url, &mock, seconds, client));
         if scenario.wrk {
             wrks.extend(wrk(scenario, &url, seconds, client));
@@ -160,6 +161,69 @@ fn measure(
     println!();
 }
 
+/// The built-in server for a scenario.
+fn serve(scenario: &Scenario, server: Option<usize>, speaks: Speaks) -> Mock {
+    Mock::start(MockOptions {
+        ttft: if scenario.gap == Nanos::ZERO { Delay::NONE } else { Delay::Fixed(Nanos::from_millis(20)) },
+        itl: if scenario.gap == Nanos::ZERO { Delay::NONE } else { Delay::Fixed(scenario.gap) },
+        writes: scenario.writes,
+        cpus: server.into_iter().collect(),
+        speaks,
+        ..MockOptions::default()
+    })
+    .unwrap()
+}
+
+/// phasor over TLS against phasor over plain HTTP, in turn, on connections that were made before.
+fn measure_tls(
+    scenario: &Scenario,
+    rounds: usize,
+    seconds: u64,
+    client: usize,
+    server: Option<usize>,
+    json: bool,
+) {
+    let (mut plain, mut secure) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let mock = serve(scenario, server, Speaks::Http);
+        let url = format!("http://{}/v1/chat/completions", mock.address());
+        plain.push(phasor_settled(scenario, &url, seconds, client, TlsOptions::default()));
+        mock.stop().unwrap();
+        let mock = serve(scenario, server, Speaks::Https);
+        let url = format!("https://{}/v1/chat/completions", mock.address());
+        let trust = TlsOptions { built_in: mock.authority().map(str::to_owned), ..TlsOptions::default() };
+        secure.push(phasor_settled(scenario, &url, seconds, client, trust));
+        mock.stop().unwrap();
+    }
+    let per_request = [&plain, &secure].map(|all| median(all, Measured::cpu_us_per_request));
+    let per_event = [&plain, &secure].map(|all| median(all, Measured::cpu_us_per_event));
+    let ratio = ratio(per_request[1], per_request[0]);
+    if json {
+        println!(
+            "{}",
+            serde_json::json!({
+                "bench": "ceiling",
+                "scenario": format!("{}, TLS", scenario.name),
+                "connections": scenario.connections,
+                "tokens": scenario.tokens,
+                "cpu_us_per_request": {"plain": per_request[0], "tls": per_request[1]},
+                "cpu_us_per_event": {"plain": per_event[0], "tls": per_event[1]},
+                "ratio_to_plain": ratio,
+            })
+        );
+        return;
+    }
+    println!("{} ({} connections, {} tokens)", scenario.name, scenario.connections, scenario.tokens);
+    for (name, column) in [("plain", 0), ("TLS", 1)] {
+        println!(
+            "  {name:10} {:8.2} us/request  {:7.3} us/event",
+            per_request[column].unwrap_or(f64::NAN),
+            per_event[column].unwrap_or(f64::NAN)
+        );
+    }
+    println!("  TLS / plain: {:.2}\n", ratio.unwrap_or(f64::NAN));
+}
+
 fn ratio(of: Option<f64>, to: Option<f64>) -> Option<f64> {
     of.zip(to).map(|(of, to)| of / to)
 }
@@ -178,9 +242,10 @@ fn yaml(scenario: &Scenario, url: &str, seconds: u64) -> String {
 }
 
 /// The whole program, records and files included, on one shard.
-fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Measured {
+fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize, tls: TlsOptions) -> Measured {
     let directory = tempfile::tempdir().unwrap();
-    let report = run(&yaml(scenario, url, seconds), &[client], Some(Idle::Sleep), directory.path());
+    let yaml = yaml(scenario, url, seconds);
+    let report = run_over(&yaml, &[client], Some(Idle::Sleep), directory.path(), tls);
     let requests = number(&report, "/total/ok");
     let wall = number(&report, "/phases/0/end_ns") - number(&report, "/phases/0/start_ns");
     Measured {
@@ -193,6 +258,26 @@ fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Measur
 
 /// Messages of a reply beside its tokens: role, finish, usage and `[DONE]`.
 const EVENTS_BESIDES: u32 = 4;
+
+/// As [`phasor`], in a phase whose connections an earlier one has made: handshakes are not in it.
+fn phasor_settled(scenario: &Scenario, url: &str, seconds: u64, client: usize, tls: TlsOptions) -> Measured {
+    let directory = tempfile::tempdir().unwrap();
+    let warmup = format!(
+        "  phases:\n    - {{name: warmup, type: concurrency, concurrency: {0}, requests: {0}}}\n",
+        scenario.connections
+    );
+    let yaml = yaml(scenario, url, seconds).replace("  phases:\n", &warmup);
+    let report = run_over(&yaml, &[client], Some(Idle::Sleep), directory.path(), tls);
+    let requests = number(&report, "/phases/1/ok");
+    Measured {
+        requests,
+        events: requests * u64::from(scenario.tokens + EVENTS_BESIDES),
+        cpu_ns: number(&report, "/phases/1/shards/0/cpu_time_ns"),
+        wall: Duration::from_nanos(
+            number(&report, "/phases/1/end_ns") - number(&report, "/phases/1/start_ns"),
+        ),
+    }
+}
 
 fn bare_loop(scenario: &Scenario, url: &str, mock: &Mock, seconds: u64, client: usize) -> Measured {
     let config = config::parse("bench.yaml", &yaml(scenario, url, seconds)).unwrap().config;

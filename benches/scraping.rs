@@ -77,7 +77,7 @@ fn round(rate: u32, seconds: f64, telemetry: Option<TelemetrySettings>) -> Round
     let idle = Some(Idle::Sleep);
     let report = match telemetry {
         None => run(&yaml, &cores[..1], idle, directory.path()),
-        some => run_reading(&yaml, &cores[..1], idle, directory.path(), some),
+        Some(settings) => run_reading(&yaml, &cores[..1], idle, directory.path(), settings),
     };
     let pages = if reads {
         let text = std::fs::read(directory.path().join("telemetry_report.json")).unwrap();

@@ -69,6 +69,8 @@ pub struct FinishedRun<'a> {
     pub calibration: Option<calibration::Calibration>,
     /// What was read of servers and GPUs; empty when nothing was.
     pub telemetry: Telemetry,
+    /// What was warned of before the run and weakens what it says.
+    pub warnings: Vec<String>,
 }
 
 /// Which run of a sweep, or of several trials, a run is.

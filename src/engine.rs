@@ -16,6 +16,7 @@ mod chain;
 mod connection;
 mod exchange;
 mod phase;
+mod secure;
 mod sending;
 mod sessions;
 mod warm_up;
@@ -33,7 +34,9 @@ use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
 use crate::schedule::{Cursor, Share};
 use crate::time::{Nanos, Stamp};
+use crate::wire::Known;
 use crate::wire::RequestTemplate;
+use crate::wire::tls::TlsTarget;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -66,6 +69,12 @@ pub enum Action {
         /// Which URL to connect to.
         url: u16,
     },
+    /// Send what [`Engine::write_records`] gives, part of a connection's TLS; answered by
+    /// [`Engine::handle_sent`], unless the connection is told to close next.
+    Flush {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Send a request; answered by [`Engine::handle_sent`].
     Send(Send),
 }
@@ -83,6 +92,9 @@ pub struct Send {
     pub correlation_id: u128,
     /// Where its body lies in the dataset's block.
     pub body: Range<usize>,
+    /// What of the block follows what [`Engine::write_head`] writes: the body, or nothing where TLS has
+    /// sealed it together with the head.
+    pub follows: Range<usize>,
 }
 
 /// What an engine is made from.
@@ -127,9 +139,15 @@ pub struct Engine {
     dataset: Arc<Dataset>,
     share: Share,
     templates: Vec<RequestTemplate>,
+    /// The way to each URL that speaks TLS.
+    targets: Vec<Option<TlsTarget>>,
+    /// Bytes of HTTP on their way into or out of TLS; empty in between.
+    plain: Vec<u8>,
     samples_max: usize,
     judgement: Arc<Judgement>,
     connections: Connections,
+    /// Messages that replies have in common.
+    known: Known,
     /// Connections that carry an exchange, oldest exchange first.
     ages: Chain,
     age_links: Links,
@@ -164,8 +182,11 @@ impl Engine {
             shared: options.shared,
             dataset: options.dataset,
             share: options.share,
+            targets: Vec::new(),
+            plain: Vec::new(),
             samples_max: options.samples_max,
             judgement: Arc::default(),
+            known: Known::default(),
             ages: Chain::default(),
             age_links: Links::default(),
             cancel_links: Links::default(),
@@ -314,8 +335,16 @@ impl Engine {
         self.records_lost += batch.len() as u64;
     }
 
-    /// Appends the head of a request to `out`.
-    pub fn write_head(&self, send: &Send, out: &mut Vec<u8>) {
+    /// Appends the head of a request to `out`; where the connection speaks TLS, the whole request, sealed.
+    pub fn write_head(&mut self, send: &Send, out: &mut Vec<u8>) {
+        if self.connections.is_secure(send.connection) {
+            self.write_sealed(send, out);
+        } else {
+            self.render_head(send, out);
+        }
+    }
+
+    fn render_head(&self, send: &Send, out: &mut Vec<u8>) {
         if let Some(template) = self.templates.get(usize::from(send.url)) {
             template.render(out, send.request_id, send.correlation_id, send.body.len());
             if self.plan.reuse == Reuse::Never && out.ends_with(HEAD_END) {
@@ -414,11 +443,14 @@ impl Engine {
     }
 
     fn close(&mut self, slot: u32) {
-        let connection = self.connections.id(slot);
-        let state = &mut self.connections.at(slot).state;
-        if *state != State::Closing {
-            *state = State::Closing;
-            self.actions.push_back(Action::Close { connection });
+        let id = self.connections.id(slot);
+        let connection = self.connections.at(slot);
+        if connection.state != State::Closing {
+            connection.state = State::Closing;
+            if connection.says_farewell() {
+                self.actions.push_back(Action::Flush { connection: id });
+            }
+            self.actions.push_back(Action::Close { connection: id });
         }
     }
 }

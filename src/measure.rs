@@ -12,6 +12,7 @@ pub mod confidence;
 pub mod cost;
 pub mod facts;
 pub mod failure;
+pub mod handshakes;
 pub mod intervals;
 pub mod judgement;
 mod late;

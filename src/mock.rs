@@ -12,6 +12,7 @@ mod intake;
 mod log;
 mod metrics;
 mod reply;
+mod tls;
 mod worker;
 
 pub use delay::{Delay, DelayError};
@@ -19,6 +20,7 @@ pub use fault::Faults;
 
 use self::log::LogFile;
 use self::metrics::Tally;
+use self::tls::Certificate;
 use self::worker::Worker;
 use crate::time::{Clock, Nanos, Stamp};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -60,6 +62,18 @@ pub struct MockOptions {
     pub arrival_log: Option<PathBuf>,
     /// Seed of delays and faults.
     pub seed: u64,
+    /// What it speaks on its port.
+    pub speaks: Speaks,
+}
+
+/// What the server speaks on its port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speaks {
+    /// HTTP.
+    #[default]
+    Http,
+    /// HTTP over TLS 1.2 and 1.3, with a certificate made when it starts.
+    Https,
 }
 
 impl Default for MockOptions {
@@ -78,6 +92,7 @@ impl Default for MockOptions {
             faults: Faults::default(),
             arrival_log: None,
             seed: 0,
+            speaks: Speaks::Http,
         }
     }
 }
@@ -99,6 +114,8 @@ struct Shared {
     options: MockOptions,
     stop: AtomicBool,
     connections: AtomicU64,
+    /// Present where TLS is spoken.
+    certificate: Option<Certificate>,
     tallies: Box<[Tally]>,
 }
 
@@ -139,11 +156,16 @@ impl Mock {
             listeners.push(listener(address)?);
         }
         let clock = Clock::start();
+        let certificate = match options.speaks {
+            Speaks::Http => None,
+            Speaks::Https => Some(Certificate::new(address.ip())?),
+        };
         let shared = Arc::new(Shared {
             clock,
             started: clock.now(),
             stop: AtomicBool::new(false),
             connections: AtomicU64::new(0),
+            certificate,
             tallies: listeners.iter().map(|_| Tally::default()).collect(),
             options,
         });
@@ -178,6 +200,11 @@ impl Mock {
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The authority that signed its certificate, in PEM; absent where it speaks no TLS.
+    pub fn authority(&self) -> Option<&str> {
+        self.shared.certificate.as_ref().map(|certificate| certificate.authority.as_str())
     }
 
     /// Chat completion requests answered, or failed on purpose, so far. Those whose client went away are

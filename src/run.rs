@@ -21,6 +21,7 @@ pub mod ports;
 pub mod progress;
 pub mod recording;
 pub mod telemetry;
+pub mod tls;
 
 pub use demand::{in_flight_peak, port_shortage, resolve, useful_shards};
 
@@ -38,6 +39,7 @@ use crate::run::fleet::Assignment;
 use crate::run::fleet::Fleet;
 use crate::run::progress::Ui;
 use crate::run::telemetry::TelemetrySettings;
+use crate::run::tls::TlsOptions;
 use crate::shard;
 use crate::shard::driver::Idle;
 use crate::shard::ring::RingError;
@@ -65,6 +67,8 @@ pub struct RunOptions {
     pub idle: Option<Idle>,
     /// Addresses that connections come from, in turn; empty: the kernel chooses.
     pub sources: Sources,
+    /// What TLS needs, where an address speaks it.
+    pub tls: TlsOptions,
     /// What this machine can do, if that is known: phases are held against it.
     pub calibration: Option<Calibration>,
     /// How servers and GPUs are read.
@@ -140,6 +144,9 @@ pub enum RunError {
     /// What is to be read of GPUs cannot be prepared.
     #[error(transparent)]
     Telemetry(#[from] telemetry::TelemetryError),
+    /// TLS cannot work.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsRunError),
     /// The phases cannot be planned for the dataset.
     #[error(transparent)]
     Plan(#[from] PlanError),

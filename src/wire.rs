@@ -14,18 +14,23 @@
 //! | `sse` | pieces of a stream | the data of one message after another |
 //! | `delta` | the JSON of one message | whether it has content, and its usage |
 //!
-//! `likeness` saves the last two the work on a message that differs from the one before only in its text.
+//! [`tls`] stands before the first of them, and behind the request, where a connection speaks TLS.
+//! `likeness` saves the last two the work on a message that differs from the one before only in its text,
+//! `known` that on a message that an earlier reply had.
 
 mod body;
 #[doc(hidden)]
 pub mod check;
 mod delta;
 mod head;
+pub mod known;
 mod likeness;
 pub mod reply;
 pub mod request;
 mod sse;
+pub mod tls;
 
 pub use crate::endpoint::Usage;
+pub use known::Known;
 pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};
 pub use request::{RequestTemplate, uuid_v4, write_uuid};

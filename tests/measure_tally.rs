@@ -26,6 +26,7 @@ fn good(start: u64) -> Record {
         planned: at(start - 5),
         issued: at(start),
         connect: None,
+        handshake_begun: None,
         first_byte_written: Some(at(start + 1)),
         written: Some(at(start + 2)),
         headers: Some(at(start + 10)),

@@ -36,6 +36,7 @@ fn request(start: u64, end: u64, first_ns: Option<u64>, tokens: (u64, u64), gaps
         planned: Stamp::from_nanos(start),
         issued: Stamp::from_nanos(start),
         connect: None,
+        handshake_begun: None,
         first_byte_written: at(start),
         written: at(start),
         headers: first.and_then(at),

@@ -3,8 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/certificates.rs"]
+mod certificates;
 #[path = "sim/loads.rs"]
 mod loads;
+#[path = "sim/secure.rs"]
+mod secure;
+#[path = "sim/servers.rs"]
+mod servers;
 #[path = "sim/turns.rs"]
 mod turns;
 #[path = "sim/world.rs"]

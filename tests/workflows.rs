@@ -322,7 +322,7 @@ fn replies_of_every_status_are_counted_by_it_and_the_load_goes_on() {
 #[test]
 fn a_literal_of_ipv6_keeps_its_brackets_and_each_url_its_own_host() {
     let Ok(six) = TcpListener::bind("[::1]:0") else {
-        println!("skipped: this machine has no IPv6 loopback");
+        eprintln!("skipped: this machine has no IPv6 loopback");
         return;
     };
     let four = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -140,6 +140,7 @@ impl<'a> Feeder<'a> {
                 Action::Connect { connection, .. } => {
                     self.engine.handle_connected(connection, self.now, Ok(()));
                 }
+                Action::Flush { .. } => {}
                 Action::Send(send) => {
                     self.head.clear();
                     self.engine.write_head(&send, &mut self.head);

@@ -4,6 +4,7 @@ use phasor::config;
 use phasor::run::cores::{CoreRequest, assign, available};
 use phasor::run::progress::Ui;
 use phasor::run::telemetry::TelemetrySettings;
+use phasor::run::tls::TlsOptions;
 use phasor::run::{RunOptions, conduct};
 use phasor::shard::driver::Idle;
 use phasor::shard::sources::Sources;
@@ -16,17 +17,47 @@ use std::sync::Arc;
 ///
 /// # Panics
 /// When the run does not start, has a fault, or a request fails.
+#[allow(dead_code, reason = "one bench always says what TLS needs")]
 pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Path) -> Value {
-    run_reading(yaml, cpus, idle, directory, None)
+    run_with(yaml, cpus, idle, directory, (TlsOptions::default(), None))
 }
 
-/// The same while the server's metrics are read as `telemetry` says; absent: nothing is read.
+/// As [`run`], with what TLS needs.
+///
+/// # Panics
+/// As [`run`].
+#[allow(dead_code, reason = "one bench speaks TLS")]
+pub(crate) fn run_over(
+    yaml: &str,
+    cpus: &[usize],
+    idle: Option<Idle>,
+    directory: &Path,
+    tls: TlsOptions,
+) -> Value {
+    run_with(yaml, cpus, idle, directory, (tls, None))
+}
+
+/// As [`run`], while the server's metrics are read.
+///
+/// # Panics
+/// As [`run`].
+#[allow(dead_code, reason = "one bench reads metrics")]
 pub(crate) fn run_reading(
     yaml: &str,
     cpus: &[usize],
     idle: Option<Idle>,
     directory: &Path,
-    telemetry: Option<TelemetrySettings>,
+    telemetry: TelemetrySettings,
+) -> Value {
+    run_with(yaml, cpus, idle, directory, (TlsOptions::default(), Some(telemetry)))
+}
+
+fn run_with(
+    yaml: &str,
+    cpus: &[usize],
+    idle: Option<Idle>,
+    directory: &Path,
+    (tls, telemetry): (TlsOptions, Option<TelemetrySettings>),
 ) -> Value {
     let mut config = config::parse("bench.yaml", yaml).unwrap().config;
     config.gpu_telemetry.enabled = false;
@@ -40,6 +71,7 @@ pub(crate) fn run_reading(
         cores: assign(&request, &available().unwrap(), u64::from(shards)).unwrap(),
         idle,
         sources: Sources::default(),
+        tls,
         calibration: None,
         telemetry: telemetry.unwrap_or_default(),
         ui: Ui::None,

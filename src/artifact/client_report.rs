@@ -4,6 +4,7 @@ use crate::artifact::{FinishedPhase, FinishedRun, ShardReport};
 use crate::dataset::ISL_RULE;
 use crate::measure::PhaseTally;
 use crate::measure::catalogue::Sampled;
+use crate::measure::handshakes::Handshakes;
 use crate::measure::latency::{Latencies, Latency, Spread};
 use crate::measure::statistics::Ordered;
 use crate::measure::tally::{Counts, Lateness};
@@ -29,6 +30,9 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
     add("total", Json::Object(numbers(&tallies, streaming)));
     add("phases", run.phases.iter().map(|one| phase(run, one)).collect());
     add("records_lost", json!(run.records_lost));
+    if !run.warnings.is_empty() {
+        add("warnings", json!(run.warnings));
+    }
     add("shards", run.shards.iter().map(shard_cost).collect());
     Json::Object(members)
 }
@@ -70,6 +74,10 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     add("client_errors", client_errors(tallies));
     if let Some(lateness) = PhaseTally::pooled_lateness(tallies.iter().copied()) {
         add("lateness_ns", late(&lateness));
+    }
+    if let Some(tls) = Handshakes::summary(tallies.iter().map(|tally| tally.handshakes())) {
+        let took = json!({ "p50": tls.p50.0, "p99": tls.p99.0, "max": tls.max.0, "count": tls.count });
+        add("tls", json!({ "handshakes": tls.count, "resumed": tls.resumed, "handshake_ns": took }));
     }
     let [service, response] =
         [(Latency::Service, Latency::ServiceFirstToken), (Latency::Response, Latency::ResponseFirstToken)]

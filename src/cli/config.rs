@@ -15,6 +15,7 @@ use clap::Subcommand;
 use clap::ValueEnum;
 use serde_json::Value as Json;
 use serde_json::json;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -140,9 +141,11 @@ fn expand(arguments: &ExpandArguments) -> u8 {
             let mut text = format!("Sweep type: {kind} ({count} {noun})\n\n");
             for run in &runs {
                 let word = |name: &str| run[name].as_str().unwrap_or_default().to_owned();
-                text += &format!("[{}] dir={}  label={}\n", run["index"], word("dir_name"), word("label"));
+                // Writing to a String cannot fail.
+                let _ =
+                    writeln!(text, "[{}] dir={}  label={}", run["index"], word("dir_name"), word("label"));
                 if full {
-                    text += &format!("{:#}\n", run["benchmark"]);
+                    let _ = writeln!(text, "{:#}", run["benchmark"]);
                 }
             }
             text
@@ -209,10 +212,11 @@ fn filled_in(text: &str, model: Option<&str>, url: Option<&str>) -> String {
         // A text in double quotes is YAML too, whatever is in it.
         match (model, url) {
             (Some(model), _) if key.starts_with("model: ") => {
-                filled += &format!("{margin}model: {}", Json::from(model));
+                // Writing to a String cannot fail.
+                let _ = write!(filled, "{margin}model: {}", Json::from(model));
             }
             (_, Some(url)) if key.starts_with("url: ") => {
-                filled += &format!("{margin}url: {}", Json::from(url))
+                let _ = write!(filled, "{margin}url: {}", Json::from(url));
             }
             _ => filled += line,
         }

@@ -6,6 +6,7 @@ use crate::mock::Delay;
 use crate::mock::Faults;
 use crate::mock::Mock;
 use crate::mock::MockOptions;
+use crate::mock::Speaks;
 use crate::mock::Writes;
 use crate::run::cores;
 use crate::run::interrupt;
@@ -95,6 +96,14 @@ pub(super) struct MockArguments {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
+    /// Speak TLS on the port, with a certificate made now for localhost and the loopback addresses
+    #[arg(long)]
+    tls: bool,
+
+    /// Where to write the certificate of the authority that signed it, in PEM, for clients to trust
+    #[arg(long, value_name = "FILE", requires = "tls")]
+    tls_cert_out: Option<PathBuf>,
+
     /// Log of arrivals, one line per request
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -151,9 +160,15 @@ pub(super) fn serve(arguments: &MockArguments) -> anyhow::Result<u8> {
         },
         arrival_log: arguments.log.clone(),
         seed: arguments.seed,
+        speaks: if arguments.tls { Speaks::Https } else { Speaks::Http },
     })
     .with_context(|| format!("cannot serve on {}", arguments.listen))?;
-    say(&format!("Serving on http://{} (Ctrl-C ends)", mock.address()));
+    if let (Some(path), Some(authority)) = (&arguments.tls_cert_out, mock.authority()) {
+        std::fs::write(path, authority)
+            .with_context(|| format!("--tls-cert-out: cannot write {}", path.display()))?;
+    }
+    let scheme = if arguments.tls { "https" } else { "http" };
+    say(&format!("Serving on {scheme}://{} (Ctrl-C ends)", mock.address()));
     while !interrupted.load(Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -14,6 +14,7 @@ use crate::dataset::synthetic;
 use crate::mock::Delay;
 use crate::mock::Mock;
 use crate::mock::MockOptions;
+use crate::mock::Speaks;
 use crate::plan::AtCapacity;
 use crate::run;
 use crate::run::RunOptions;
@@ -27,6 +28,7 @@ use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::run::telemetry::TelemetrySettings;
+use crate::run::tls::TlsOptions;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
 use crate::shard::sources::Sources;
@@ -69,6 +71,19 @@ pub(super) struct ProfileArguments {
     #[arg(long, value_name = "ADDRESS")]
     source_ip: Vec<SourceRange>,
 
+    /// Authorities that sign the server's certificate, in PEM, in place of those of this machine; may be given
+    /// again
+    #[arg(long, value_name = "FILE")]
+    ca_file: Vec<PathBuf>,
+
+    /// Certificate that phasor shows to servers which ask for one, in PEM
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+
+    /// Key of that certificate, in PEM, without a password
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+
     /// Figures of `phasor calibrate` for this machine; default: `client_profile.json` of the current
     /// directory, if there is one
     #[arg(long, value_name = "FILE")]
@@ -77,6 +92,10 @@ pub(super) struct ProfileArguments {
     /// Start the built-in server inside this process and send the load there instead
     #[arg(long)]
     mock: bool,
+
+    /// The built-in server speaks TLS, and its certificate is trusted
+    #[arg(long, requires = "mock")]
+    mock_tls: bool,
 
     /// The built-in server's time to first token, such as 20ms, exp:20ms or lognormal:20ms,0.5
     #[arg(long, value_name = "DELAY", requires = "mock")]
@@ -211,6 +230,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             IdleChoice::Spin => Some(Idle::Spin),
         },
         sources,
+        tls: tls_options(arguments, &config, &environment, mock.as_ref()),
         calibration: calibration(arguments)?,
         telemetry: TelemetrySettings { asked_for: config.names_telemetry(), ..environment.telemetry.clone() },
         ui: match config.runtime.ui {
@@ -283,6 +303,26 @@ fn calibration(arguments: &ProfileArguments) -> anyhow::Result<Option<Calibratio
     }
 }
 
+/// What TLS needs; says on stderr what is to be said about it.
+fn tls_options(
+    arguments: &ProfileArguments,
+    config: &Config,
+    environment: &Environment,
+    mock: Option<&Mock>,
+) -> TlsOptions {
+    let options = TlsOptions {
+        ca_files: arguments.ca_file.clone(),
+        built_in: mock.and_then(Mock::authority).map(str::to_owned),
+        client_cert: arguments.client_cert.clone(),
+        client_key: arguments.client_key.clone(),
+        verification: environment.verification,
+    };
+    for warning in options.warnings(config) {
+        say(&format!("warning: {warning}"));
+    }
+    options
+}
+
 fn build_dataset(config: &Config) -> anyhow::Result<Dataset> {
     Ok(synthetic(config)?)
 }
@@ -295,10 +335,14 @@ fn start_mock(arguments: &ProfileArguments, config: &mut Config, cpu: Option<usi
         ttft: arguments.mock_ttft.unwrap_or(defaults.ttft),
         itl: arguments.mock_itl.unwrap_or(defaults.itl),
         arrival_log: arguments.mock_log.clone(),
+        speaks: if arguments.mock_tls { Speaks::Https } else { Speaks::Http },
         ..defaults
     })
     .context("the built-in server did not start")?;
-    config.redirect(mock.address());
+    match mock.authority() {
+        None => config.redirect(mock.address()),
+        Some(_) => config.redirect_tls(mock.address()),
+    }
     say(&format!("The load goes to the built-in server on {}", mock.address()));
     Ok(mock)
 }

@@ -111,11 +111,20 @@ impl Config {
 
     /// Turns the load to `address`; the request target stays. The config as shown in files follows.
     pub fn redirect(&mut self, address: std::net::SocketAddr) {
+        self.redirect_as("http", address);
+    }
+
+    /// As [`Config::redirect`], over TLS.
+    pub fn redirect_tls(&mut self, address: std::net::SocketAddr) {
+        self.redirect_as("https", address);
+    }
+
+    fn redirect_as(&mut self, scheme: &str, address: std::net::SocketAddr) {
         for url in &mut self.endpoint.urls {
-            url.text = format!("http://{address}{}", url.target);
+            url.text = format!("{scheme}://{address}{}", url.target);
             url.host = address.ip().to_string();
             url.port = address.port();
-            url.tls = false;
+            url.tls = scheme == "https";
         }
         let texts: Vec<&str> = self.endpoint.urls.iter().map(|url| url.text.as_str()).collect();
         if let Some(urls) = self.input_config.pointer_mut("/endpoint/urls") {

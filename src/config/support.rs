@@ -58,14 +58,12 @@ impl Found<'_> {
     fn endpoint(&mut self) {
         let endpoint = &self.config.endpoint;
         let kind = endpoint.kind;
-        let tls = endpoint.urls.iter().any(|url| url.tls);
         let user_info = endpoint.urls.iter().any(|url| url.user_info.is_some());
         self.refuse_if(
             kind != EndpointKind::Chat,
             "endpoint.type",
             &format!("endpoint.type: {}", kind.name()),
         );
-        self.refuse_if(tls, "endpoint.urls", "an address with https");
         self.refuse_if(user_info, "endpoint.urls", "an address with a user name");
         self.refuse_if(endpoint.api_key.is_some(), "endpoint.api_key", "endpoint.api_key");
         self.refuse_if(!endpoint.headers.is_empty(), "endpoint.headers", "endpoint.headers");

@@ -1,5 +1,6 @@
 //! Connections and the exchange that each carries.
 
+use crate::engine::secure::Secure;
 use crate::engine::sessions::NO_SESSION;
 use crate::measure::Outcome;
 use crate::measure::Record;
@@ -69,6 +70,8 @@ pub(crate) struct Connection {
     /// Spans between its content messages.
     pub(crate) gaps_ns: Vec<u64>,
     pub(crate) decoder: ReplyDecoder,
+    /// What stands between the socket and HTTP; absent where nothing does.
+    pub(crate) secure: Option<Box<Secure>>,
 }
 
 impl Connection {
@@ -85,6 +88,7 @@ impl Connection {
             record: blank_record(),
             gaps_ns: Vec::new(),
             decoder: ReplyDecoder::default(),
+            secure: None,
         }
     }
 }
@@ -101,6 +105,7 @@ pub(crate) fn blank_record() -> Record {
         planned: Stamp::ORIGIN,
         issued: Stamp::ORIGIN,
         connect: None,
+        handshake_begun: None,
         first_byte_written: None,
         written: None,
         headers: None,
@@ -164,6 +169,12 @@ impl Connections {
     /// The identity of the present life of slot `index`.
     pub(crate) fn id(&self, index: u32) -> ConnectionId {
         ConnectionId { index, generation: self.slots[index as usize].generation }
+    }
+
+    /// Whether this life of a connection speaks TLS.
+    pub(crate) fn is_secure(&self, id: ConnectionId) -> bool {
+        let slot = self.slots.get(id.index as usize);
+        slot.is_some_and(|slot| slot.generation == id.generation && slot.secure.is_some())
     }
 
     /// Whether this life of a connection waits for the next turn of its session.
@@ -241,6 +252,7 @@ impl Connections {
         debug_assert!(slot.state != State::Free, "slot {index} is freed twice");
         slot.state = State::Free;
         slot.generation = slot.generation.wrapping_add(1);
+        slot.secure = None;
         self.free.push(index);
     }
 

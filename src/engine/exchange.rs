@@ -54,9 +54,9 @@ pub(crate) struct Job {
 /// Error number for "too many open files", used when the engine's own table of connections is full.
 const EMFILE: i32 = 24;
 /// Error number for a peer that reads no more.
-const EPIPE: i32 = 32;
+pub(super) const EPIPE: i32 = 32;
 /// Error number for a peer that reset the connection.
-const ECONNRESET: i32 = 104;
+pub(super) const ECONNRESET: i32 = 104;
 
 impl Engine {
     /// Connecting ended: established, or an error number.
@@ -65,20 +65,18 @@ impl Engine {
         if connection.state != State::Connecting {
             return;
         }
+        let url = connection.url;
         match result {
+            Ok(()) if self.speaks_tls(url) => self.begin_handshake(id.index, now),
             Ok(()) => {
+                let connection = self.connections.at(id.index);
                 connection.state = State::Busy;
                 let started = connection.record.issued;
                 connection.record.connect = Some((started, now));
                 self.send(id.index);
             }
             Err(errno) if Failure::is_client_limit(errno) => self.fail_starved(id.index, now, errno),
-            Err(errno) => {
-                let url = self.plan.urls.get(usize::from(connection.url));
-                let (host, port) = url.map_or(("", 0), |url| (url.host.as_str(), url.port));
-                let failure = Failure::connect(host, port, errno);
-                self.fail(id.index, now, failure);
-            }
+            Err(errno) => self.fail_connect(id.index, now, errno),
         }
     }
 
@@ -116,6 +114,9 @@ impl Engine {
     /// The kernel took the whole request, or an error number.
     pub fn handle_sent(&mut self, id: ConnectionId, now: Stamp, result: Result<usize, i32>) {
         let Some(connection) = self.connections.get(id) else { return };
+        if connection.is_flushing() {
+            return self.handle_flushed(id, now, result.err());
+        }
         connection.sending = false;
         if connection.state != State::Busy {
             return;
@@ -148,12 +149,22 @@ impl Engine {
         }
     }
 
-    /// Bytes of a reply arrived.
+    /// Bytes arrived: of a reply, or records of TLS.
     pub fn handle_bytes(&mut self, id: ConnectionId, now: Stamp, bytes: &[u8]) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.secure.is_some() {
+            self.receive_records(id, now, bytes);
+        } else {
+            self.take_reply(id, now, bytes);
+        }
+    }
+
+    /// Bytes of a reply arrived.
+    pub(super) fn take_reply(&mut self, id: ConnectionId, now: Stamp, bytes: &[u8]) {
         let Some(connection) = self.connections.get(id) else { return };
         match connection.state {
             State::Busy => {
-                let fed = connection.decoder.feed(bytes);
+                let fed = connection.decoder.feed_knowing(bytes, &mut self.known);
                 connection.take_in(now, &fed);
                 if connection.holds.prefill {
                     self.release_prefill(id.index, now);
@@ -170,6 +181,10 @@ impl Engine {
     pub fn handle_ended(&mut self, id: ConnectionId, now: Stamp, errno: Option<i32>) {
         let Some(connection) = self.connections.get(id) else { return };
         match (connection.state, errno) {
+            (State::Connecting, _) if connection.secure.is_some() => {
+                self.fail_handshake(id.index, now, errno);
+            }
+            (State::Busy, None) if connection.is_truncated() => self.fail_truncated(id.index, now),
             (State::Busy, None) => {
                 let fed = connection.decoder.close();
                 connection.take_in(now, &fed);
@@ -257,18 +272,23 @@ impl Engine {
         }
     }
 
-    fn send(&mut self, slot: u32) {
+    pub(super) fn send(&mut self, slot: u32) {
         let id = self.connections.id(slot);
         let connection = self.connections.at(slot);
         connection.sending = true;
+        if connection.is_kept_waiting() {
+            return;
+        }
         let record = &connection.record;
         let body = self.dataset.rows().get(record.row as usize).map_or(0..0, |row| row.body.clone());
+        let follows = if connection.secure.is_some() { 0..0 } else { body.clone() };
         self.actions.push_back(Action::Send(Send {
             connection: id,
             url: connection.url,
             request_id: record.request_id,
             correlation_id: record.correlation_id,
             body,
+            follows,
         }));
     }
 
@@ -278,13 +298,13 @@ impl Engine {
             Progress::Pending => {}
             Progress::Complete { reusable } => {
                 // A reply that came before the request was whole leaves bytes of the request behind.
-                let keep = reusable && !connection.sending;
+                let keep = reusable && !connection.sending && !connection.is_peer_closed();
                 connection.record.usage = connection.decoder.usage();
                 let fate = if keep { Fate::Keep } else { Fate::Close };
                 self.finish(slot, now, Outcome::Ok, fate);
             }
             Progress::Failed { fault, reusable } => {
-                let keep = reusable && !connection.sending;
+                let keep = reusable && !connection.sending && !connection.is_peer_closed();
                 connection.record.usage = connection.decoder.usage();
                 if connection.record.messages == 0 {
                     connection.record.ended = now;
@@ -304,13 +324,24 @@ impl Engine {
         self.fail(slot, now, Failure::timeout());
     }
 
-    fn fail(&mut self, slot: u32, now: Stamp, failure: Failure) {
+    /// No connection came about.
+    pub(super) fn fail_connect(&mut self, slot: u32, now: Stamp, errno: i32) {
+        let url = self.plan.urls.get(usize::from(self.connections.at(slot).url));
+        let failure = match url {
+            Some(url) if url.tls => Failure::connect_tls(&url.host, url.port, errno),
+            Some(url) => Failure::connect(&url.host, url.port, errno),
+            None => Failure::connect("", 0, errno),
+        };
+        self.fail(slot, now, failure);
+    }
+
+    pub(super) fn fail(&mut self, slot: u32, now: Stamp, failure: Failure) {
         self.connections.at(slot).record.ended = now;
         self.finish(slot, now, Outcome::Failed(Box::new(failure)), Fate::Close);
     }
 
     /// The client ran out of ports, descriptors or memory: not the server's fault.
-    fn fail_starved(&mut self, slot: u32, now: Stamp, errno: i32) {
+    pub(super) fn fail_starved(&mut self, slot: u32, now: Stamp, errno: i32) {
         self.connections.at(slot).record.ended = now;
         let outcome = Outcome::Failed(Box::new(Failure::client_socket(errno)));
         self.finish(slot, now, outcome, Fate::Starved);
@@ -408,7 +439,7 @@ impl Engine {
     }
 
     /// Where the live phase with this index stands in the list.
-    fn position(&self, phase: u16) -> Option<usize> {
+    pub(super) fn position(&self, phase: u16) -> Option<usize> {
         self.live.iter().position(|live| live.plan.index == phase)
     }
 }
@@ -440,7 +471,7 @@ impl Connection {
             record.messages += fed.messages;
             record.ended = now;
         }
-        for _ in 0..fed.contents {
+        if let Some(more) = fed.contents.checked_sub(1) {
             match record.last_content {
                 None => record.first_content = Some(now),
                 Some(last) => {
@@ -449,6 +480,10 @@ impl Connection {
                 }
             }
             record.last_content = Some(now);
+            if more > 0 {
+                record.second_content.get_or_insert(now);
+                self.gaps_ns.resize(self.gaps_ns.len() + more as usize, 0);
+            }
         }
         record.contents += fed.contents;
         if fed.outputs > 0 {

@@ -34,6 +34,8 @@ impl Engine {
         let mut plan = Plan::clone(&self.plan);
         plan.phases = vec![PhasePlan::closed(REQUESTS)];
         plan.script = Arc::new(Script::single(1));
+        // There is nobody here to shake hands with.
+        plan.urls.iter_mut().for_each(|url| url.tls = false);
         let plan = Arc::new(plan);
         let row = Row { conversation_id: String::new(), body: 0..0, isl_tokens: 0, osl_tokens: None };
         let mut engine = Self::new(EngineOptions {
@@ -56,6 +58,7 @@ impl Engine {
                 match action {
                     Action::Close { connection } => engine.handle_gone(connection),
                     Action::Connect { connection, .. } => engine.handle_connected(connection, now, Ok(())),
+                    Action::Flush { .. } => {}
                     Action::Send(send) => {
                         head.clear();
                         engine.write_head(&send, &mut head);

@@ -5,6 +5,7 @@
 
 use crate::time::Nanos;
 use crate::wire::Fault;
+use crate::wire::tls::TlsFault;
 use std::fmt::Write;
 
 /// Why a request failed: the members of an error record.
@@ -83,20 +84,62 @@ impl Failure {
 
     /// Connecting failed with the operating system's `errno`.
     pub fn connect(host: &str, port: u16, errno: i32) -> Self {
-        let host = python_text(host);
-        let call = python_text(&format!("Connect call failed ({host}, {port})"));
+        Self::connect_keyed(host, port, errno, &key_text(host, port, "False"))
+    }
+
+    /// As [`Failure::connect`], to a port that TLS was to be spoken with.
+    pub fn connect_tls(host: &str, port: u16, errno: i32) -> Self {
+        Self::connect_keyed(host, port, errno, &key_text(host, port, "True"))
+    }
+
+    fn connect_keyed(host: &str, port: u16, errno: i32, key: &str) -> Self {
+        let call = python_text(&format!("Connect call failed ({}, {port})", python_text(host)));
         let exception = exception_of(errno);
         let cause = format!("{exception}({errno}, {call})");
-        let message = format!(
-            "ClientConnectorError(ConnectionKey(host={host}, port={port}, is_ssl=False, ssl=True, proxy=None, \
-             proxy_auth=None, proxy_headers_hash=None), {cause})"
-        );
+        Self::connector("ClientConnectorError", exception, cause, key)
+    }
+
+    /// The socket was connected and TLS did not come about.
+    pub fn tls_refused(host: &str, port: u16, fault: &TlsFault) -> Self {
+        let (kind, exception, symbol) = if fault.is_certificate() {
+            (
+                "ClientConnectorCertificateError",
+                "SSLCertVerificationError",
+                "[SSL: CERTIFICATE_VERIFY_FAILED] ",
+            )
+        } else {
+            ("ClientConnectorSSLError", "SSLError", "")
+        };
+        let cause = format!("{exception}(1, {})", python_text(&format!("{symbol}{fault}")));
+        Self::connector(kind, exception, cause, &key_text(host, port, "True"))
+    }
+
+    /// A connection that spoke TLS broke: phasor's own names, so that a cut reply is no other failure.
+    pub fn tls_broken(fault: &TlsFault) -> Self {
+        let kind = match fault {
+            TlsFault::Truncated => "TlsTruncatedError",
+            TlsFault::Alert { .. }
+            | TlsFault::Broken { .. }
+            | TlsFault::Certificate { .. }
+            | TlsFault::Closed
+            | TlsFault::Expired { .. }
+            | TlsFault::Incompatible { .. }
+            | TlsFault::NotTls { .. }
+            | TlsFault::NotYetValid { .. }
+            | TlsFault::UnknownIssuer
+            | TlsFault::WrongName { .. } => "TlsError",
+        };
+        Self::exception(None, kind, &fault.to_string())
+    }
+
+    /// No connection came about; `cause` is the printed form of the exception underneath.
+    fn connector(kind: &str, exception: &str, cause: String, key: &str) -> Self {
         Self {
             code: None,
-            kind: "ClientConnectorError".to_owned(),
-            message: cut(message),
+            kind: kind.to_owned(),
+            message: cut(format!("{kind}({key}, {cause})")),
             cause: Some(cause),
-            cause_chain: vec!["ClientConnectorError".to_owned(), exception.to_owned()],
+            cause_chain: vec![kind.to_owned(), exception.to_owned()],
         }
     }
 
@@ -240,6 +283,15 @@ impl From<Fault> for Failure {
     }
 }
 
+/// A host as aiohttp prints it.
+fn key_text(host: &str, port: u16, is_ssl: &str) -> String {
+    let host = python_text(host);
+    format!(
+        "ConnectionKey(host={host}, port={port}, is_ssl={is_ssl}, ssl=True, proxy=None, proxy_auth=None, \
+         proxy_headers_hash=None)"
+    )
+}
+
 /// The Python exception class of an error number.
 fn exception_of(errno: i32) -> &'static str {
     match errno {
@@ -319,6 +371,29 @@ mod tests {
         );
         assert_eq!(failure.cause_chain, ["ClientConnectorError", "ConnectionRefusedError"]);
         assert_eq!(failure.code, None);
+    }
+
+    #[test]
+    fn what_tls_refuses_has_the_names_that_the_reference_gives_it() {
+        let refused = Failure::tls_refused("h", 443, &TlsFault::UnknownIssuer);
+        assert_eq!(refused.kind, "ClientConnectorCertificateError");
+        assert_eq!(refused.cause_chain, ["ClientConnectorCertificateError", "SSLCertVerificationError"]);
+        assert!(
+            refused.message.starts_with(
+                "ClientConnectorCertificateError(ConnectionKey(host='h', port=443, is_ssl=True, "
+            ),
+            "{}",
+            refused.message
+        );
+        assert!(refused.message.contains("SSLCertVerificationError(1, \"[SSL: CERTIFICATE_VERIFY_FAILED] "));
+        let plain = Failure::tls_refused("h", 443, &TlsFault::NotTls { http: true });
+        assert_eq!(plain.kind, "ClientConnectorSSLError");
+        assert!(plain.message.contains("write `http://` in place of `https://`"), "{}", plain.message);
+        let cut = Failure::tls_broken(&TlsFault::Truncated);
+        assert_ne!(cut.kind, Failure::from(Fault::Truncated).kind);
+        assert!(cut.message.starts_with("TlsTruncatedError("), "{}", cut.message);
+        let unreachable = Failure::connect_tls("h", 443, errno::CONNECTION_REFUSED);
+        assert!(unreachable.message.contains("is_ssl=True"), "{}", unreachable.message);
     }
 
     #[test]

@@ -26,8 +26,10 @@ pub struct Record {
     pub planned: Stamp,
     /// When the engine let it go (before connecting): AIPerf's request start.
     pub issued: Stamp,
-    /// A new connection was made for it: start and end of connecting.
+    /// A new connection was made for it: start and end of connecting, TLS included.
     pub connect: Option<(Stamp, Stamp)>,
+    /// Of that, TLS began here and took the rest; absent where the connection speaks none or was there.
+    pub handshake_begun: Option<Stamp>,
     /// The request was handed to the kernel, which takes its first bytes in that call. Absent if it never
     /// was, or if the kernel took nothing.
     pub first_byte_written: Option<Stamp>,

@@ -176,6 +176,17 @@ impl Samples {
         }
     }
 
+    /// Takes in one value after the other.
+    #[inline]
+    pub fn push_all(&mut self, values: impl ExactSizeIterator<Item = f64>) {
+        // While all of them are far from the budget, none of them needs to be looked at.
+        if self.exact.len() + values.len() < self.histogram_at.min(self.budget) {
+            self.exact.extend(values);
+        } else {
+            values.for_each(|value| self.push(value));
+        }
+    }
+
     #[inline(never)]
     fn push_beyond(&mut self, value: f64) {
         let steps = self.steps(value);

@@ -3,12 +3,14 @@
 use crate::measure::arrivals::Arrivals;
 use crate::measure::catalogue::{SAMPLED, Sampled, Source};
 use crate::measure::facts::Facts;
+use crate::measure::handshakes::Handshakes;
 use crate::measure::intervals::{Findings, Intervals};
 use crate::measure::late::LatenessCounts;
 use crate::measure::latency::Latencies;
 use crate::measure::samples::{Samples, new_histogram};
 use crate::measure::{Failure, Judgement, Outcome, Record};
 use crate::time::{Nanos, Stamp};
+use crate::wire::tls::Handshake;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -29,6 +31,7 @@ pub struct PhaseTally {
     arrivals: Arrivals,
     occupied: Nanos,
     lateness: LatenessCounts,
+    handshakes: Handshakes,
     errors: Vec<ErrorGroup>,
     /// Failures whose text came after [`ERROR_GROUPS_MAX`] others.
     errors_beyond: u64,
@@ -257,6 +260,7 @@ impl PhaseTally {
             arrivals: Arrivals::new(samples_max),
             occupied: Nanos::ZERO,
             lateness: LatenessCounts::new(),
+            handshakes: Handshakes::default(),
             errors: Vec::new(),
             errors_beyond: 0,
             first_start: None,
@@ -282,6 +286,16 @@ impl PhaseTally {
     /// The first byte of a request was accepted by the kernel this long after its planned time.
     pub fn lateness(&mut self, late: Nanos) {
         self.lateness.record(late);
+    }
+
+    /// A connection was made for a request of the phase, and TLS took this long of it.
+    pub fn handshake(&mut self, handshake: Handshake, span: Nanos) {
+        self.handshakes.record(handshake, span);
+    }
+
+    /// The handshakes that requests of the phase waited for.
+    pub fn handshakes(&self) -> &Handshakes {
+        &self.handshakes
     }
 
     /// A request of an open loop was handed to the kernel, so long after the phase's start.
@@ -336,11 +350,7 @@ impl PhaseTally {
         let mut findings = self.find(&facts, good);
         for (row, (metric, samples)) in SAMPLED.iter().zip(&mut self.samples).enumerate() {
             match metric.source {
-                Source::Gaps if good => {
-                    for gap in gaps_ns {
-                        samples.push(*gap as f64);
-                    }
-                }
+                Source::Gaps if good => samples.push_all(gaps_ns.iter().map(|gap| *gap as f64)),
                 Source::Record(feed, read) if feed.takes(good) => {
                     if let Some(value) = read(&facts) {
                         findings.metrics |= 1 << row;
@@ -432,6 +442,7 @@ impl PhaseTally {
         self.arrivals.merge(other.arrivals);
         self.occupied.0 += other.occupied.0;
         self.lateness.merge(&other.lateness);
+        self.handshakes.merge(&other.handshakes);
         for group in other.errors {
             self.add(group);
         }
@@ -449,6 +460,7 @@ impl PhaseTally {
         self.intervals.settle();
         self.arrivals.settle();
         self.lateness.settle();
+        self.handshakes.settle();
     }
 
     /// The latest end of any request recorded, abandoned ones included.

@@ -10,10 +10,12 @@ use crate::mock::intake::{Intake, Request, Route, Taken};
 use crate::mock::log::{Line, Log, LogFile, Outcome};
 use crate::mock::metrics::{self, Tally};
 use crate::mock::reply::{self, Extent, Identity, Model};
+use crate::mock::tls::Certificate;
 use crate::mock::{Shared, TIMER_SLACK};
 use crate::shard::ring::{Event, Ring, RingOptions, SocketId, Wait};
 use crate::shard::sys;
 use crate::time::{Nanos, Stamp};
+use crate::wire::tls::TlsSession;
 use socket2::Socket;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -59,9 +61,38 @@ enum Stage {
 /// What becomes of a connection when its answer has been sent.
 #[derive(Clone, Copy, Debug)]
 enum Then {
+    /// It closes, after a farewell where TLS is spoken.
     Close,
     Continue,
+    /// It ends without a farewell.
+    Cut,
     Reset,
+}
+
+impl Connection {
+    /// Takes received bytes in. What is no TLS ends the connection, with an alert that says so.
+    fn take(&mut self, bytes: &[u8], plain: &mut Vec<u8>) {
+        let Some(tls) = &mut self.tls else { return self.intake.push(bytes) };
+        let received = tls.receive(bytes, plain);
+        self.intake.push(plain);
+        plain.clear();
+        match (received, &self.stage) {
+            (Ok(()), _) => {}
+            (Err(_), Stage::Idle) if !self.sending => self.stage = Stage::Replying(Then::Close),
+            (Err(_), _) => self.ended = true,
+        }
+        self.ended |= tls.is_peer_closed();
+    }
+
+    /// Sends what `write` appends, sealed where TLS is spoken, with whatever TLS has to say itself.
+    fn send(&mut self, ring: &mut Ring, plain: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.sending = true;
+        let Some(tls) = &mut self.tls else { return ring.send(self.socket, write, 0..0) };
+        write(plain);
+        tls.seal(plain);
+        plain.clear();
+        ring.send(self.socket, |out| tls.take_records(out), 0..0);
+    }
 }
 
 impl Then {
@@ -74,6 +105,8 @@ impl Then {
 #[expect(clippy::struct_excessive_bools, reason = "facts that change independently of each other")]
 struct Connection {
     socket: SocketId,
+    /// What stands between the socket and HTTP, where TLS is spoken.
+    tls: Option<Box<TlsSession>>,
     stage: Stage,
     intake: Intake,
     /// Counted over all threads.
@@ -108,6 +141,8 @@ pub(super) struct Worker {
     delays: fastrand::Rng,
     identifiers: fastrand::Rng,
     scratch: Vec<u8>,
+    /// Bytes of HTTP on their way into or out of TLS; empty in between.
+    plain: Vec<u8>,
 }
 
 impl Worker {
@@ -143,6 +178,7 @@ impl Worker {
             delays: random(2),
             identifiers: random(3),
             scratch: Vec::new(),
+            plain: Vec::new(),
             shared,
         })
     }
@@ -179,17 +215,18 @@ impl Worker {
     }
 
     fn take_completions(&mut self) {
-        let Self { ring, shared, connections, dirty, .. } = self;
+        let Self { ring, shared, connections, dirty, plain, .. } = self;
         ring.reap(&shared.clock, BATCH, |now, event| {
             let (socket, change): (SocketId, &dyn Fn(&mut Connection)) = match event {
                 Event::Accepted { socket, .. } => {
                     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
-                    adopt(connections, socket, number);
+                    let tls = shared.certificate.as_ref().and_then(Certificate::begin);
+                    adopt(connections, socket, number, tls);
                     (socket, &|_| {})
                 }
                 Event::Received { socket, bytes, .. } => {
                     if let Some(connection) = connections.get_mut(socket.index as usize) {
-                        connection.intake.push(bytes);
+                        connection.take(bytes, plain);
                         connection.received = now;
                     }
                     (socket, &|_| {})
@@ -248,6 +285,10 @@ impl Worker {
             if connection.sending {
                 return;
             }
+            if connection.tls.as_ref().is_some_and(|tls| tls.has_records()) {
+                connection.send(&mut self.ring, &mut self.plain, |_| {});
+                return;
+            }
             match connection.stage {
                 Stage::Answering(answer) => match answer.step(self.shared.clock.now()) {
                     Step::Write => self.write(index, answer),
@@ -272,7 +313,16 @@ impl Worker {
                         return;
                     }
                 }
-                Stage::Replying(Then::Close) => self.hang_up(index, Ring::close),
+                Stage::Replying(Then::Close) => {
+                    let farewell = connection.tls.as_mut().is_some_and(|tls| {
+                        tls.close();
+                        tls.has_records()
+                    });
+                    if !farewell {
+                        self.hang_up(index, Ring::close);
+                    }
+                }
+                Stage::Replying(Then::Cut) => self.hang_up(index, Ring::close),
                 Stage::Replying(Then::Continue) => connection.stage = Stage::Idle,
                 Stage::Replying(Then::Reset) => self.hang_up(index, Ring::reset),
             }
@@ -404,11 +454,10 @@ impl Worker {
         }
         answer.first_byte = answer.first_byte.or(Some(now));
         answer.last_byte = Some(now);
-        connection.sending = true;
-        let Self { ring, models, delays, scratch, .. } = self;
+        let Self { ring, models, delays, scratch, plain, .. } = self;
         let mut pace = Pace { ttft: shared.options.ttft, itl: shared.options.itl, random: delays };
         let model = &models[answer.model];
-        ring.send(connection.socket, |out| answer.write(out, scratch, model, &mut pace), 0..0);
+        connection.send(ring, plain, |out| answer.write(out, scratch, model, &mut pace));
         connection.stage = Stage::Answering(answer);
         if answer.done() {
             // Counted before the kernel has it, so that whoever has read an answer finds it counted.
@@ -416,7 +465,7 @@ impl Worker {
             self.end(index, outcome);
             self.connections[index].stage = Stage::Replying(match outcome {
                 Outcome::Reset => Then::Reset,
-                Outcome::Truncated => Then::Close,
+                Outcome::Truncated => Then::Cut,
                 Outcome::Cancelled
                 | Outcome::Garbage
                 | Outcome::Hang
@@ -443,9 +492,8 @@ impl Worker {
     /// Sends a short answer.
     fn reply(&mut self, index: usize, close: bool, write: impl FnOnce(&mut Vec<u8>)) {
         let connection = &mut self.connections[index];
-        connection.sending = true;
         connection.stage = Stage::Replying(Then::close_if(close));
-        self.ring.send(connection.socket, write, 0..0);
+        connection.send(&mut self.ring, &mut self.plain, write);
     }
 
     fn refuse(&mut self, index: usize, status: u16, message: &str, more: &str, close: bool) {
@@ -558,10 +606,11 @@ impl Worker {
 }
 
 /// Makes `socket`'s slot a fresh connection, reusing its memory.
-fn adopt(connections: &mut Vec<Connection>, socket: SocketId, number: u64) {
+fn adopt(connections: &mut Vec<Connection>, socket: SocketId, number: u64, tls: Option<Box<TlsSession>>) {
     while connections.len() <= socket.index as usize {
         connections.push(Connection {
             socket: SocketId { index: u32::MAX, generation: 0 },
+            tls: None,
             stage: Stage::Gone,
             intake: Intake::default(),
             number: 0,
@@ -576,6 +625,7 @@ fn adopt(connections: &mut Vec<Connection>, socket: SocketId, number: u64) {
     }
     let connection = &mut connections[socket.index as usize];
     connection.socket = socket;
+    connection.tls = tls;
     connection.stage = Stage::Fresh;
     connection.intake.clear();
     connection.number = number;

@@ -31,6 +31,7 @@ use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::run::telemetry::TelemetrySettings;
+use crate::run::tls::TlsOptions;
 use crate::shard::driver::Idle;
 use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
@@ -283,6 +284,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         cores: options.cores.clone(),
         idle: load.idle,
         sources: Sources::default(),
+        tls: TlsOptions::default(),
         calibration: None,
         telemetry: TelemetrySettings::default(),
         ui: Ui::None,

@@ -7,6 +7,7 @@ use crate::plan::Tuning;
 use crate::run::telemetry::TelemetrySettings;
 use crate::shard::socket::SocketOptions;
 use crate::time::Nanos;
+use crate::wire::tls::Verification;
 
 /// Variables that are read elsewhere.
 const READ_ELSEWHERE: [&str; 3] = [
@@ -41,6 +42,8 @@ pub struct Environment {
     pub sockets: SocketOptions,
     /// About telemetry.
     pub telemetry: TelemetrySettings,
+    /// Whether servers must prove who they are.
+    pub verification: Verification,
     /// Variables named `AIPERF_*` that have no effect, in alphabetical order.
     pub without_effect: Vec<String>,
 }
@@ -84,7 +87,7 @@ impl Environment {
 
     /// Takes one variable in; tells whether it is known.
     fn take(&mut self, variable: &Variable) -> Result<bool, EnvironmentError> {
-        let Self { tuning, sockets, telemetry, .. } = self;
+        let Self { tuning, sockets, telemetry, verification, .. } = self;
         match variable.name.as_str() {
             "AIPERF_TIMING_MAX_CATCHUP_SECONDS" => tuning.catch_up = Some(variable.seconds(0.0, 10.0)?),
             "AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL" => tuning.ramp_step = variable.seconds(0.01, 10.0)?,
@@ -96,6 +99,9 @@ impl Environment {
                 }
             }
             "AIPERF_HTTP_FORCE_CLOSE" => tuning.never_reuse = variable.switch()?,
+            "AIPERF_HTTP_SSL_VERIFY" => {
+                *verification = if variable.switch()? { Verification::On } else { Verification::Off };
+            }
             "AIPERF_HTTP_SO_RCVBUF" => sockets.receive_buffer = Some(variable.count(1_024, i32::MAX as u32)?),
             "AIPERF_HTTP_SO_SNDBUF" => sockets.send_buffer = Some(variable.count(1_024, i32::MAX as u32)?),
             "AIPERF_HTTP_TCP_KEEPIDLE" => {
@@ -191,6 +197,7 @@ mod tests {
             ("AIPERF_HTTP_CONNECTION_LIMIT", "10"),
             ("AIPERF_HTTP_KEEPALIVE_TIMEOUT", "5"),
             ("AIPERF_HTTP_FORCE_CLOSE", "true"),
+            ("AIPERF_HTTP_SSL_VERIFY", "false"),
             ("AIPERF_HTTP_SO_RCVBUF", "65536"),
             ("AIPERF_HTTP_SO_SNDBUF", "65536"),
             ("AIPERF_HTTP_TCP_KEEPIDLE", "7"),

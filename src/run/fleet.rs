@@ -35,6 +35,7 @@ use crate::run::progress::Display;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
 use crate::run::telemetry::Collector;
+use crate::run::tls;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::Member;
@@ -43,6 +44,7 @@ use crate::shard::driver::Gauges;
 use crate::shard::driver::Idle;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
+use crate::wire::tls::TlsClient;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -73,6 +75,8 @@ pub struct Fleet<'o> {
 struct Prepared {
     plan: Arc<Plan>,
     addresses: Vec<SocketAddr>,
+    /// Present where an address speaks TLS.
+    tls: Option<TlsClient>,
     judgement: Arc<Judgement>,
     connections: u64,
 }
@@ -140,6 +144,7 @@ impl<'o> Fleet<'o> {
             shards: gathered.shards,
             calibration: options.calibration,
             telemetry: collected.telemetry,
+            warnings: options.tls.doubts(config),
         };
         let results = Results::of(&run);
         let (ok, errors) = profiling_counts(&run);
@@ -163,12 +168,16 @@ impl<'o> Fleet<'o> {
         let plan = Arc::new(Plan::for_script(config, &script, fastrand::u64(..), &options.tuning)?);
         let addresses = demand::resolve(config)?;
         ports::check(&options.sources, &addresses)?;
+        let tls = tls::client(config, &options.tls)?;
+        if let Some(client) = &tls {
+            tls::look(config, client, &addresses)?;
+        }
         let ends = if options.server_inside { 2 } else { 1 };
         let peak = plan.in_flight_peak().map(|peak| peak * ends);
         let connections = limits::prepare(self.members.len() as u64, peak)? / ends;
         let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
         let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
-        Ok(Prepared { plan, addresses, judgement: Arc::new(judgement), connections })
+        Ok(Prepared { plan, addresses, tls, judgement: Arc::new(judgement), connections })
     }
 
     fn start_recorder(
@@ -198,7 +207,7 @@ impl<'o> Fleet<'o> {
         companions: &mut [&mut dyn Companion],
     ) -> Gathered {
         let options = self.options;
-        let Prepared { plan, addresses, judgement, connections } = prepared;
+        let Prepared { plan, addresses, tls, judgement, connections } = prepared;
         let shards = self.shards_of(assignment.config);
         let cpus = options.cores.shards.get(..usize::from(shards)).unwrap_or_default();
         let shared = Arc::new(Shared::new(plan));
@@ -231,7 +240,8 @@ impl<'o> Fleet<'o> {
                 batch_records: BATCH_RECORDS,
                 identifier_seed: fastrand::u64(..),
             })
-            .judging(Arc::clone(judgement));
+            .judging(Arc::clone(judgement))
+            .speaking_tls(tls.as_ref());
             let shard = Shard {
                 engine,
                 phases: u16::try_from(plan.phases.len()).unwrap_or(u16::MAX),

@@ -354,10 +354,16 @@ impl Driver {
                     None => self.shard.engine.handle_gone(connection),
                 },
                 Action::Connect { connection, url } => self.connect(connection, url),
+                Action::Flush { connection } => {
+                    if let Some(socket) = self.socket_of(connection) {
+                        let engine = &mut self.shard.engine;
+                        self.ring.send(socket, |out| engine.write_records(connection, out), 0..0);
+                    }
+                }
                 Action::Send(send) => {
                     if let Some(socket) = self.socket_of(send.connection) {
-                        let engine = &self.shard.engine;
-                        self.ring.send(socket, |head| engine.write_head(&send, head), send.body.clone());
+                        let engine = &mut self.shard.engine;
+                        self.ring.send(socket, |head| engine.write_head(&send, head), send.follows.clone());
                     }
                 }
             }

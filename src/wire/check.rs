@@ -4,6 +4,7 @@
 
 use crate::endpoint::Usage;
 use crate::wire::delta::{self, Reading};
+use crate::wire::known::Known;
 use crate::wire::reply::{Fed, Progress, ReplyDecoder};
 
 /// The sums of a reply, and how it ended.
@@ -55,6 +56,11 @@ impl Sums {
 
 /// Feeds `bytes` cut at `cuts` (in any order, taken modulo the length), then closes.
 pub fn decode(decoder: &mut ReplyDecoder, bytes: &[u8], cuts: &[usize]) -> Sums {
+    decode_knowing(decoder, bytes, cuts, &mut Known::default())
+}
+
+/// As [`decode`], with what earlier replies left in `known`.
+fn decode_knowing(decoder: &mut ReplyDecoder, bytes: &[u8], cuts: &[usize], known: &mut Known) -> Sums {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
     cuts.push(bytes.len());
     cuts.sort_unstable();
@@ -63,7 +69,7 @@ pub fn decode(decoder: &mut ReplyDecoder, bytes: &[u8], cuts: &[usize]) -> Sums 
     let mut begin = 0;
     let mut over = false;
     for end in cuts {
-        let fed = decoder.feed(bytes.get(begin..end).unwrap_or_default());
+        let fed = decoder.feed_knowing(bytes.get(begin..end).unwrap_or_default(), known);
         begin = end;
         if sums.add(&fed) {
             over = true;
@@ -77,14 +83,15 @@ pub fn decode(decoder: &mut ReplyDecoder, bytes: &[u8], cuts: &[usize]) -> Sums 
     sums
 }
 
-/// The sums of a reply are the same however it is cut, but for the connection: it is reusable only if the
+/// The sums of a reply are the same however it is cut and whatever was read before, but for the connection: it is reusable only if the
 /// decoder saw no byte behind the reply, and bytes that come later are not seen.
 pub fn reply(bytes: &[u8], cuts: &[usize]) {
     let mut decoder = ReplyDecoder::default();
     let whole = decode(&mut decoder, bytes, &[]);
     let each: Vec<usize> = (0..bytes.len()).collect();
-    for cuts in [cuts, &each] {
-        let mut parts = decode(&mut decoder, bytes, cuts);
+    let mut known = Known::default();
+    for cuts in [&[], cuts, &each] {
+        let mut parts = decode_knowing(&mut decoder, bytes, cuts, &mut known);
         assert!(parts.reusable || !whole.reusable, "reusable as a whole, not in parts");
         parts.reusable = whole.reusable;
         assert_eq!(parts, whole, "cut at {cuts:?}");

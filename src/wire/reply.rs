@@ -11,8 +11,9 @@ use std::ops::Range;
 
 use crate::endpoint::{EndpointError, EndpointSettings, Reader, Spoiled, Texts, Usage};
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
-use crate::wire::delta::{self, Reading};
+use crate::wire::delta::{self, Delta, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
+use crate::wire::known::{Found, Known};
 use crate::wire::likeness::Likeness;
 use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 
@@ -20,6 +21,8 @@ use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a head that are looked at before it is whole: empty lines may come first.
 const BEGIN_BYTES: usize = 64;
+/// First byte of the record in which a server that speaks TLS refuses a request without.
+const TLS_ALERT: u8 = 21;
 /// Largest text that is not an event stream, in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is kept of the body of an error status, in bytes; the rest is read and dropped.
@@ -233,14 +236,19 @@ impl ReplyDecoder {
         self.any_content = false;
     }
 
-    /// Takes the next bytes of the reply.
+    /// Takes the next bytes of the reply, as if it were the first one: for one reply by itself.
     ///
     /// Once the answer was not [`Progress::Pending`], bytes belong to no reply: they are counted nowhere and
     /// the answer is a completion that leaves the connection unusable, until [`ReplyDecoder::reset`].
     pub fn feed(&mut self, bytes: &[u8]) -> Fed {
+        self.feed_knowing(bytes, &mut Known::default())
+    }
+
+    /// As [`ReplyDecoder::feed`], the faster for what earlier replies left in `known`; the answer is the same.
+    pub fn feed_knowing(&mut self, bytes: &[u8], known: &mut Known) -> Fed {
         let mut fed = Fed::nothing();
         let mut rest = bytes;
-        fed.progress = self.advance(&mut rest, &mut fed).unwrap_or_else(Progress::broken);
+        fed.progress = self.advance(&mut rest, &mut fed, known).unwrap_or_else(Progress::broken);
         self.settle(&fed.progress);
         fed
     }
@@ -274,7 +282,7 @@ impl ReplyDecoder {
     }
 
     /// Reads on until the bytes or the reply are at their end.
-    fn advance(&mut self, bytes: &mut &[u8], fed: &mut Fed) -> Result<Progress, Fault> {
+    fn advance(&mut self, bytes: &mut &[u8], fed: &mut Fed, known: &mut Known) -> Result<Progress, Fault> {
         loop {
             match &mut self.place {
                 Place::Done => return Ok(Progress::Complete { reusable: false }),
@@ -293,7 +301,7 @@ impl ReplyDecoder {
                                 let room = ERROR_BODY_BYTES_MAX.saturating_sub(self.carried.len());
                                 self.carried.extend_from_slice(data.get(..room).unwrap_or(data));
                             }
-                            Holds::Events => self.stream(data, fed)?,
+                            Holds::Events => self.stream(data, fed, known)?,
                             Holds::Text if is_last && self.carried.is_empty() => {
                                 fed.body_bytes += data.len();
                                 body.read_in_place = true;
@@ -329,7 +337,13 @@ impl ReplyDecoder {
         };
         // The first bytes tell whether this is HTTP: a peer that speaks something else may never end a head.
         if !head::can_begin(whole.get(..BEGIN_BYTES).unwrap_or(whole)) {
-            return Err(Fault::NotHttp { detail: "the reply does not begin with HTTP/1".to_owned() });
+            let detail = match whole.first() {
+                Some(&TLS_ALERT) => {
+                    "the server speaks TLS on this port: write `https://` in place of `http://`"
+                }
+                Some(_) | None => "the reply does not begin with HTTP/1",
+            };
+            return Err(Fault::NotHttp { detail: detail.to_owned() });
         }
         if found.is_none() {
             return Ok(false);
@@ -357,7 +371,7 @@ impl ReplyDecoder {
     }
 
     /// Takes a piece of an event stream.
-    fn stream(&mut self, piece: &[u8], fed: &mut Fed) -> Result<(), Fault> {
+    fn stream(&mut self, piece: &[u8], fed: &mut Fed, known: &mut Known) -> Result<(), Fault> {
         let mut rest = piece;
         loop {
             while let Some((taken, output)) = self.like_the_last(rest) {
@@ -366,6 +380,20 @@ impl ReplyDecoder {
                 fed.contents += 1;
                 fed.outputs += u32::from(output);
                 rest = rest.get(taken..).unwrap_or_default();
+            }
+            if let Some(found) = self.known(rest, known) {
+                let (event, next) = rest.split_at(found.taken);
+                fed.body_bytes += found.taken;
+                fed.messages += 1;
+                self.any_message = true;
+                if let Some(text) = &found.text {
+                    fed.contents += 1;
+                    fed.outputs += u32::from(found.delta.output);
+                    self.any_content = true;
+                    self.likeness.learn(event, text, found.delta.output);
+                }
+                rest = next;
+                continue;
             }
             match self.events.next(rest) {
                 Next::Event { text, taken } => {
@@ -377,7 +405,7 @@ impl ReplyDecoder {
                             return Err(Fault::TooLarge { what: "event", limit_bytes: EVENT_BYTES_MAX });
                         }
                         let event = self.events.event(event);
-                        self.event(event, rest.get(..taken), fed)?;
+                        self.event(event, rest.get(..taken), fed, known)?;
                     } else {
                         self.carry(event, "event", EVENT_BYTES_MAX)?;
                         self.carried_event(fed)?;
@@ -397,7 +425,7 @@ impl ReplyDecoder {
     fn carried_event(&mut self, fed: &mut Fed) -> Result<(), Fault> {
         let mut carried = mem::take(&mut self.carried);
         let event = self.events.event(&carried);
-        let result = self.event(event, None, fed);
+        let result = self.event(event, None, fed, &mut Known::default());
         carried.clear();
         carried.shrink_to(RETAINED_BYTES_MAX);
         self.carried = carried;
@@ -414,7 +442,13 @@ impl ReplyDecoder {
     }
 
     /// Reads one event; `whole` are its bytes up to the next event, if they stand in one piece.
-    fn event(&mut self, event: Event, whole: Option<&[u8]>, fed: &mut Fed) -> Result<(), Fault> {
+    fn event(
+        &mut self,
+        event: Event,
+        whole: Option<&[u8]>,
+        fed: &mut Fed,
+        known: &mut Known,
+    ) -> Result<(), Fault> {
         let mut scratch = mem::take(&mut self.scratch);
         let result = match Message::read(event, &mut scratch) {
             Message::Data(b"" | b"[DONE]") => {
@@ -423,11 +457,15 @@ impl ReplyDecoder {
                 Ok(())
             }
             Message::Data(data) => {
-                let text = self.content(data, fed);
-                if let (Some((text, output)), Some(whole)) = (text, whole)
+                if let Some((delta, text)) = self.content(data, fed)
+                    && let Some(whole) = whole
                     && let Some(start) = offset_in(whole, data)
                 {
-                    self.likeness.learn(whole, &(start + text.start..start + text.end), output);
+                    let text = text.map(|text| start + text.start..start + text.end);
+                    known.learn(whole, text.as_ref(), delta);
+                    if let Some(text) = &text {
+                        self.likeness.learn(whole, text, delta.output);
+                    }
                 }
                 Ok(())
             }
@@ -438,9 +476,17 @@ impl ReplyDecoder {
         result
     }
 
-    /// Reads the JSON of one message. Answers with the place of its text, and whether that is output, when
-    /// nothing but that text told anything.
-    fn content(&mut self, data: &[u8], fed: &mut Fed) -> Option<(Range<usize>, bool)> {
+    /// The event at the start of `bytes`, if an earlier reply had it. Asked only between events, and only
+    /// where nothing but content and usage is looked for.
+    #[inline]
+    fn known(&self, bytes: &[u8], known: &mut Known) -> Option<Found> {
+        let between = self.reader.is_none() && self.carried.is_empty() && self.events.is_between();
+        if between { known.find(bytes) } else { None }
+    }
+
+    /// Reads the JSON of one message. Answers with what it says and the place of its one text, when nothing
+    /// but that text told anything.
+    fn content(&mut self, data: &[u8], fed: &mut Fed) -> Option<(Delta, Option<Range<usize>>)> {
         fed.messages += 1;
         self.any_message = true;
         let (reading, text) = match &mut self.reader {
@@ -453,7 +499,7 @@ impl ReplyDecoder {
                 fed.outputs += u32::from(delta.output);
                 self.any_content |= delta.content;
                 self.usage = delta.usage.or(self.usage);
-                return text.filter(|_| delta.usage.is_none()).map(|text| (text, delta.output));
+                return Some((delta, text.filter(|_| delta.usage.is_none())));
             }
             Reading::Nothing => return None,
             Reading::Array => Fault::JsonArray,
@@ -509,7 +555,7 @@ fn read_any(reader: &mut Reader, texts: Option<&mut Texts>, data: &[u8]) -> Read
             if let (Some(texts), Some(content)) = (texts, &reading.content) {
                 texts.add(content);
             }
-            Reading::Delta(delta::Delta {
+            Reading::Delta(Delta {
                 content: reading.content.is_some(),
                 output: reading.content.is_some_and(|content| content.is_output()),
                 usage: reading.usage,

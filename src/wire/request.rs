@@ -6,8 +6,9 @@ use crate::config::Url;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 /// Bytes of a UUID at which a hyphen goes before.
 const HYPHENS_BEFORE: [usize; 4] = [4, 6, 8, 10];
-/// The port that is not written.
+/// The ports that are not written.
 const PORT_OF_HTTP: u16 = 80;
+const PORT_OF_HTTPS: u16 = 443;
 
 /// The head of every request to one URL, with the places that vary.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ impl RequestTemplate {
         if is_ipv6 {
             begin.push(b']');
         }
-        if url.port != PORT_OF_HTTP {
+        if url.port != if url.tls { PORT_OF_HTTPS } else { PORT_OF_HTTP } {
             begin.push(b':');
             write_decimal(&mut begin, url.port.into());
         }

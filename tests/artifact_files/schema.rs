@@ -86,6 +86,8 @@ fn the_schema_refuses_what_the_report_never_says() {
         ("/phases/0/phase_kind", serde_json::json!("cooldown")),
         ("/total/lateness_ns/max", serde_json::json!(1.5)),
         ("/total/percentile_method", serde_json::json!("guess")),
+        ("/total/tls/resumed", serde_json::json!(-1)),
+        ("/warnings/0", serde_json::json!(7)),
         ("/shards/0/busy_share", serde_json::json!(1.5)),
         ("/schema_version", serde_json::json!(2)),
     ] {

@@ -10,6 +10,7 @@ use phasor::measure::tally::Drop;
 use phasor::measure::verdict::{Reason, Verdict};
 use phasor::measure::{Cost, Failure, Judgement, Outcome, PhaseTally, Record};
 use phasor::time::{Clock, Nanos, Stamp};
+use phasor::wire::tls::Handshake;
 use phasor::wire::{Fault, Usage};
 use std::path::Path;
 use std::sync::Arc;
@@ -159,6 +160,9 @@ impl Synthetic {
                 let tally = &mut tallies[shard];
                 tally.sent();
                 tally.lateness(Nanos(dice.below(50_000)));
+                if let Some((begun, ended)) = record.connect {
+                    tally.handshake(Handshake::Resumed, ended.since(begun));
+                }
                 tally.record(&record, &gaps);
                 if dice.below(10) == 0 {
                     tally.dropped(if number % 2 == 0 { Drop::AtCapacity } else { Drop::Late });
@@ -229,6 +233,7 @@ impl Synthetic {
             interrupted: self.options.interrupted,
             records_lost: 0,
             calibration: self.options.calibration,
+            warnings: vec!["a warning".to_owned()],
             shards: costs(self.options.shards),
             telemetry: phasor::telemetry::Telemetry::default(),
         };
@@ -293,6 +298,7 @@ fn record(
         planned: Stamp::from_nanos(planned),
         issued: Stamp::from_nanos(issued),
         connect: fresh.then(|| (Stamp::from_nanos(issued), Stamp::from_nanos(connected))),
+        handshake_begun: None,
         first_byte_written: stamp(written - 1_000),
         written: stamp(written),
         headers: stamp(headers),

@@ -3,6 +3,7 @@
 //! Every run is a function of its seed: the order of events, the split of the bytes and the faults come
 //! from one generator. A run that does not end is cut and fails.
 
+use crate::servers::Servers;
 use phasor::config::{
     Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, Ramp, RampStrategy,
     Reuse, Sampling, Url,
@@ -142,6 +143,19 @@ pub(crate) struct Faults {
     pub(crate) starve: u32,
 }
 
+/// What the server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tls {
+    /// HTTP alone.
+    No,
+    /// TLS, with a certificate that the client trusts.
+    Trusted,
+    /// TLS, with a certificate that it does not trust.
+    Foreign,
+    /// Nothing: it accepts, and is silent.
+    Silent,
+}
+
 /// A run to be simulated.
 #[derive(Clone, Debug)]
 pub(crate) struct Simulation {
@@ -168,6 +182,7 @@ pub(crate) struct Simulation {
     pub(crate) tuning: Tuning,
     pub(crate) reuse: Reuse,
     pub(crate) sampling: Sampling,
+    pub(crate) tls: Tls,
 }
 
 pub(crate) fn run(phases: Vec<Phase>) -> Simulation {
@@ -191,6 +206,7 @@ pub(crate) fn run(phases: Vec<Phase>) -> Simulation {
         tuning: Tuning::default(),
         reuse: Reuse::Pooled,
         sampling: Sampling::Sequential,
+        tls: Tls::No,
     }
 }
 
@@ -272,6 +288,8 @@ type Event = Reverse<(u64, u64, u16, u32, u32, Happening)>;
 struct World {
     sim: Simulation,
     engines: Vec<Engine>,
+    /// Present where TLS is spoken.
+    servers: Option<Servers>,
     barrier: Barrier,
     plan: Arc<Plan>,
     shared: Arc<Shared>,
@@ -298,6 +316,7 @@ fn config(sim: &Simulation) -> Config {
         host: "127.0.0.1".to_owned(),
         port: URL_PORT,
         target: "/v1/chat/completions".to_owned(),
+        tls: sim.tls != Tls::No,
         ..Url::default()
     };
     let endpoint = Endpoint {
@@ -352,6 +371,8 @@ impl Simulation {
         let plan = Arc::new(Plan::for_script(&config(&self), &script, seed, &self.tuning).unwrap());
         let shared = Arc::new(Shared::new(&plan));
         let data = Arc::new(dataset(usize::try_from(script.turns_total()).unwrap()));
+        let servers = (self.tls != Tls::No).then(|| Servers::new(self.tls != Tls::Foreign));
+        let client = servers.as_ref().map(|servers| &servers.client);
         let engines = (0..self.shards)
             .map(|shard| {
                 Engine::new(EngineOptions {
@@ -364,12 +385,14 @@ impl Simulation {
                     batch_records: 256,
                     identifier_seed: seed + u64::from(shard),
                 })
+                .speaking_tls(client)
             })
             .collect();
         let phases = plan.phases.len();
         let mut world = World {
             barrier: Barrier::new(&plan, self.shards),
             engines,
+            servers,
             heap: BinaryHeap::new(),
             sequence: 0,
             rng: fastrand::Rng::with_seed(seed),
@@ -509,9 +532,25 @@ impl World {
                     };
                     self.schedule(Nanos::from_micros(50), shard, connection, Happening::Connected(result));
                 }
+                Action::Flush { connection } => {
+                    assert!(self.servers.is_some(), "seed {}: nobody speaks TLS here", self.sim.seed);
+                    let mut records = Vec::new();
+                    self.engines[shard].write_records(connection, &mut records);
+                    assert!(!records.is_empty(), "seed {}: nothing to flush", self.sim.seed);
+                    self.schedule(Nanos::from_micros(5), shard, connection, Happening::Sent);
+                    let heard = self.hear(shard, connection, &records);
+                    assert!(heard.is_empty(), "seed {}: a request in a flush", self.sim.seed);
+                }
                 Action::Send(send) => {
                     let mut head = Vec::new();
                     self.engines[shard].write_head(&send, &mut head);
+                    if self.servers.is_some() {
+                        assert!(send.follows.is_empty());
+                        head = self.hear(shard, send.connection, &head);
+                        assert_eq!(head.pop(), Some(b'x'), "the body is sealed behind the head");
+                    } else {
+                        assert_eq!(send.follows, send.body);
+                    }
                     assert!(head.starts_with(b"POST /v1/chat/completions HTTP/1.1\r\n"));
                     let text = String::from_utf8_lossy(&head);
                     let closes = text.contains("\r\nConnection: close\r\n");
@@ -585,6 +624,10 @@ impl World {
             return;
         }
         if self.chance(faults.close_early) {
+            if let Some(servers) = &mut self.servers {
+                let farewell = servers.farewell(key(shard, id));
+                self.carry(shard, id, ttft, &farewell);
+            }
             self.schedule(ttft, shard, id, Happening::Ended(None));
             return;
         }
@@ -634,8 +677,29 @@ impl World {
         self.deliver(shard, id, at, &tail);
     }
 
-    /// Bytes on their way, cut at random if asked.
+    /// What the client's records say to the server, whose own answer goes on its way.
+    fn hear(&mut self, shard: usize, id: ConnectionId, records: &[u8]) -> Vec<u8> {
+        let Some(servers) = self.servers.as_mut().filter(|_| self.sim.tls != Tls::Silent) else {
+            return Vec::new();
+        };
+        let (heard, answer) = servers.hear(key(shard, id), records);
+        self.carry(shard, id, Nanos::from_micros(50), &answer);
+        heard
+    }
+
+    /// A part of a reply on its way.
     fn deliver(&mut self, shard: usize, id: ConnectionId, delay: Nanos, bytes: &[u8]) {
+        match &mut self.servers {
+            None => self.carry(shard, id, delay, bytes),
+            Some(servers) => {
+                let records = servers.seal(key(shard, id), bytes);
+                self.carry(shard, id, delay, &records);
+            }
+        }
+    }
+
+    /// Bytes on their way, cut at random if asked.
+    fn carry(&mut self, shard: usize, id: ConnectionId, delay: Nanos, bytes: &[u8]) {
         let mut rest = bytes;
         let mut delay = delay;
         while !rest.is_empty() {
