@@ -383,6 +383,7 @@ impl ReplyDecoder {
             }
             if let Some(found) = self.known(rest, known) {
                 let (event, next) = rest.split_at(found.taken);
+                self.events.pass();
                 fed.body_bytes += found.taken;
                 fed.messages += 1;
                 self.any_message = true;
@@ -480,8 +481,8 @@ impl ReplyDecoder {
     /// where nothing but content and usage is looked for.
     #[inline]
     fn known(&self, bytes: &[u8], known: &mut Known) -> Option<Found> {
-        let between = self.reader.is_none() && self.carried.is_empty() && self.events.is_between();
-        if between { known.find(bytes) } else { None }
+        let at_event = self.reader.is_none() && self.carried.is_empty() && self.events.is_at_event();
+        if at_event { known.find(bytes) } else { None }
     }
 
     /// Reads the JSON of one message. Answers with what it says and the place of its one text, when nothing
