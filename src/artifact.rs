@@ -22,6 +22,7 @@ pub mod results;
 pub mod run_config;
 pub mod search;
 pub mod sink;
+pub mod telemetry;
 mod timeslices;
 pub mod trials;
 
@@ -38,6 +39,7 @@ use crate::measure::arrivals::PoissonTest;
 use crate::measure::slices::{NoSlices, Slice, slices};
 use crate::measure::verdict::{Reason, Verdict};
 use crate::measure::{Cost, PhaseTally};
+use crate::telemetry::Telemetry;
 use crate::time::{Clock, Nanos, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -74,6 +76,8 @@ pub struct FinishedRun<'a> {
     pub counting: Option<CountingReport>,
     /// What this machine can do, if that is known.
     pub calibration: Option<calibration::Calibration>,
+    /// What was read of servers and GPUs; empty when nothing was.
+    pub telemetry: Telemetry,
     /// What was warned of before the run and weakens what it says.
     pub warnings: Vec<String>,
 }
@@ -196,7 +200,16 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>, results: &Results)
     if artifacts.summary_json {
         keep(write_json(directory, &names::json(artifacts), &json::root(directory, run, results), ""));
     }
-    keep(write_csv(directory, &names::csv(artifacts), csv::file(&results.root.summary)));
+    let root_csv = csv::file(&results.root.summary).and_then(|mut file| {
+        if let Some(window) = telemetry::profiling_window(run).filter(|_| run.telemetry.has_gpus()) {
+            file.extend_from_slice(&telemetry::csv_section(&run.telemetry, window)?);
+        }
+        Ok(file)
+    });
+    keep(write_csv(directory, &names::csv(artifacts), root_csv));
+    for failure in telemetry::write(directory, run, results) {
+        keep(Err(failure));
+    }
     let mut missing = Vec::new();
     match slices_of(run) {
         None => {}

@@ -38,11 +38,11 @@ pub use diagnostic::{Colour, Diagnostic, Diagnostics, Severity};
 pub use expand::Variation;
 pub use meant::{
     AdaptiveScale, Artifacts, CacheBust, Cancellation, Config, Control, Dataset, DatasetSource, Dimension,
-    Direction, Distribution, Endpoint, EndpointKind, FileDataset, GpuTelemetry, IterationOrder, LengthMix,
-    Load, LogLevel, Model, ModelStrategy, Models, MultiRun, Objective, Phase, PhaseKind, Prefix, Prompts,
-    PublicDataset, Ramp, RampStrategy, RatePoint, Reuse, Runtime, Sampling, Search, ServerMetrics, Shape,
-    SlaRule, StepPolicy, StopRules, Sweep, SweepKind, SyntheticDataset, SystemPrompt, TimingMode, Tokenizer,
-    Ui, Url, Weighted,
+    Direction, Distribution, Endpoint, EndpointKind, FileDataset, GpuCollector, GpuMode, GpuTelemetry,
+    IterationOrder, LengthMix, Load, LogLevel, MetricsFormat, Model, ModelStrategy, Models, MultiRun,
+    Objective, Phase, PhaseKind, Prefix, Prompts, PublicDataset, Ramp, RampStrategy, RatePoint, Reuse,
+    Runtime, Sampling, Search, ServerMetrics, Shape, SlaRule, StepPolicy, StopRules, Sweep, SweepKind,
+    SyntheticDataset, SystemPrompt, TimingMode, Tokenizer, Ui, Url, Weighted,
 };
 
 /// A config that can be run, and what the user may want to know about it.

@@ -116,6 +116,7 @@ pub enum Writes {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
+    started: Stamp,
     options: MockOptions,
     stop: AtomicBool,
     connections: AtomicU64,
@@ -178,12 +179,14 @@ impl Mock {
         for _ in 1..options.threads {
             listeners.push(listener(address)?);
         }
+        let clock = Clock::start();
         let certificate = match options.speaks {
             Speaks::Http => None,
             Speaks::Https => Some(Certificate::new(address.ip())?),
         };
         let shared = Arc::new(Shared {
-            clock: Clock::start(),
+            clock,
+            started: clock.now(),
             stop: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             free_ns: AtomicU64::new(0),

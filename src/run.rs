@@ -24,6 +24,7 @@ pub mod progress;
 pub mod recording;
 pub mod search;
 pub mod sweep;
+pub mod telemetry;
 pub mod tls;
 pub mod traffic;
 
@@ -43,6 +44,7 @@ use crate::run::cores::Cores;
 use crate::run::fleet::Assignment;
 use crate::run::fleet::Fleet;
 use crate::run::progress::Ui;
+use crate::run::telemetry::TelemetrySettings;
 use crate::run::tls::TlsOptions;
 use crate::run::traffic::Traffic;
 use crate::shard;
@@ -76,6 +78,8 @@ pub struct RunOptions {
     pub tls: TlsOptions,
     /// What this machine can do, if that is known: phases are held against it.
     pub calibration: Option<Calibration>,
+    /// How servers and GPUs are read.
+    pub telemetry: TelemetrySettings,
     /// Progress on stderr.
     pub ui: Ui,
     /// Where the files go; exists. Of a sweep: where the directories of its runs do.
@@ -153,6 +157,9 @@ pub enum RunError {
     /// What requests are to be held against makes no sense.
     #[error(transparent)]
     Judgement(#[from] crate::measure::judgement::JudgementError),
+    /// What is to be read of GPUs cannot be prepared.
+    #[error(transparent)]
+    Telemetry(#[from] telemetry::TelemetryError),
     /// TLS cannot work.
     #[error(transparent)]
     Tls(#[from] tls::TlsRunError),

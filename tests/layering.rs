@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("time", &[]),
     ("rng", &[]),
+    ("prometheus", &[]),
     ("config", &["time"]),
     ("tokenizer", &[]),
     ("endpoint", &["time", "config"]),
@@ -17,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("schedule", &["time", "rng", "config"]),
     ("wire", &["time", "config", "endpoint"]),
     ("measure", &["time", "wire"]),
+    ("telemetry", &["config", "prometheus"]),
     ("adaptive", &["time", "config", "measure"]),
     ("plan", &["time", "rng", "config", "dataset", "schedule", "adaptive"]),
     (
@@ -41,10 +43,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "engine",
             "shard",
             "artifact",
+            "prometheus",
+            "telemetry",
         ],
     ),
-    ("artifact", &["time", "config", "dataset", "measure", "adaptive", "plan"]),
-    ("mock", &["time", "rng", "wire", "shard"]),
+    ("artifact", &["time", "config", "dataset", "measure", "adaptive", "plan", "prometheus", "telemetry"]),
+    ("mock", &["time", "rng", "wire", "shard", "telemetry"]),
     ("cli", &["time", "config", "dataset", "measure", "plan", "run", "artifact", "mock", "shard"]),
 ];
 
@@ -158,6 +162,7 @@ fn pure_floors_open_no_socket_and_no_executor() {
     let pure = [
         "time",
         "rng",
+        "prometheus",
         "config",
         "tokenizer",
         "endpoint",
@@ -166,6 +171,7 @@ fn pure_floors_open_no_socket_and_no_executor() {
         "wire",
         "measure",
         "adaptive",
+        "telemetry",
         "plan",
         "engine",
     ];

@@ -6,7 +6,7 @@ use crate::measure::summary::{Summary, Value};
 use std::fmt::Write;
 
 /// Draws `lines` in a box with round corners, no wider than `width`.
-fn panel(title: &str, lines: &[String], width: usize) -> String {
+pub(super) fn panel(title: &str, lines: &[String], width: usize) -> String {
     let room = width.saturating_sub(6).max(20);
     let lines: Vec<String> = lines
         .iter()

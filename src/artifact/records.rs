@@ -252,6 +252,7 @@ fn render_metrics(
             Source::Adjusted(_)
             | Source::Curve(_)
             | Source::Derived(_)
+            | Source::Elsewhere
             | Source::Gaps
             | Source::Record(..) => continue,
         }

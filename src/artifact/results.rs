@@ -1,6 +1,6 @@
 //! What each file is about: the scopes of a run and their numbers, computed once for every format.
 
-use crate::artifact::{FinishedPhase, FinishedRun};
+use crate::artifact::{FinishedPhase, FinishedRun, telemetry};
 use crate::config::PhaseKind;
 use crate::measure::PhaseTally;
 use crate::measure::summary::{DurationRule, Summary, Terms};
@@ -42,6 +42,7 @@ impl Results {
         let clock = run.clock;
         let mut root = Scope::of(&kind(PhaseKind::Profiling), clock, streaming);
         root.interrupted = run.interrupted;
+        telemetry::add_energy(run, &mut root.summary);
         let warmup = Scope::of(&kind(PhaseKind::Warmup), clock, streaming);
         Self {
             root,

@@ -30,6 +30,7 @@ use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
 use crate::run::sweep::Resume;
+use crate::run::telemetry::TelemetrySettings;
 use crate::run::tls::TlsOptions;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
@@ -253,6 +254,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         sources,
         tls: tls_options(arguments, &config, &environment, mock.as_ref()),
         calibration: calibration(arguments)?,
+        telemetry: TelemetrySettings { asked_for: config.names_telemetry(), ..environment.telemetry.clone() },
         ui: match config.runtime.ui {
             Some(config::Ui::None) => Ui::None,
             Some(config::Ui::Dashboard | config::Ui::Simple) | None => Ui::Simple,

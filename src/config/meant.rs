@@ -103,6 +103,13 @@ impl Config {
         }
     }
 
+    /// Whether the user wrote something about telemetry, so that its absence is worth showing.
+    pub fn names_telemetry(&self) -> bool {
+        ["gpu_telemetry", "server_metrics"]
+            .iter()
+            .any(|section| self.places.written(&format!("benchmark.{section}")))
+    }
+
     /// Turns the load to `address`; the request target stays. The config as shown in files follows.
     pub fn redirect(&mut self, address: std::net::SocketAddr) {
         self.redirect_as("http", address);

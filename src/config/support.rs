@@ -3,8 +3,8 @@
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::meant::{
-    CacheBust, Config, ContentType, Control, Dataset, DatasetSource, EndpointKind, Load, PhaseKind, SlaRule,
-    SweepKind,
+    CacheBust, Config, ContentType, Control, Dataset, DatasetSource, EndpointKind, GpuCollector, GpuMode,
+    Load, MetricsFormat, PhaseKind, SlaRule, SweepKind,
 };
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
@@ -196,11 +196,31 @@ impl Found<'_> {
         for (unused, path, instead) in files {
             self.warn_if(unused, path, path, instead);
         }
-        let written = |path: &str| config.places.written(&format!("benchmark.{path}"));
-        let gpu = written("gpu_telemetry") && config.gpu_telemetry.enabled;
-        let server = written("server_metrics") && config.server_metrics.enabled;
-        self.warn_if(gpu, "gpu_telemetry", "gpu_telemetry", "nothing is collected");
-        self.warn_if(server, "server_metrics", "server_metrics", "nothing is collected");
+        let gpu = &config.gpu_telemetry;
+        self.refuse_if(
+            gpu.enabled && gpu.collector == GpuCollector::Amdsmi,
+            "gpu_telemetry.collector",
+            "gpu_telemetry.collector: amdsmi",
+        );
+        self.warn_if(
+            gpu.enabled && gpu.mode == GpuMode::RealtimeDashboard,
+            "gpu_telemetry.mode",
+            "gpu_telemetry.mode: realtime_dashboard",
+            "GPUs are shown at the end",
+        );
+        let server = &config.server_metrics;
+        self.warn_if(
+            server.enabled && server.formats.contains(&MetricsFormat::Parquet),
+            "server_metrics.formats",
+            "server_metrics.formats: parquet",
+            "the other formats are written",
+        );
+        self.warn_if(
+            server.enabled && server.discovery.as_deref() == Some("kubernetes"),
+            "server_metrics.discovery",
+            "server_metrics.discovery: kubernetes",
+            "give the addresses in `server_metrics.urls`",
+        );
         self.warn_if(
             config.tokenizer.apply_chat_template,
             "tokenizer.apply_chat_template",

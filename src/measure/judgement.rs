@@ -124,7 +124,11 @@ impl Judgement {
                 Some(value) => value <= *limit,
                 None => false,
             },
-            Source::Adjusted(_) | Source::Curve(_) | Source::Derived(_) | Source::Gaps => false,
+            Source::Adjusted(_)
+            | Source::Curve(_)
+            | Source::Derived(_)
+            | Source::Elsewhere
+            | Source::Gaps => false,
         })
     }
 

@@ -106,7 +106,7 @@ impl Summary {
                 Source::Derived(derived) => {
                     scope.derived(derived).filter(|value| value.is_finite()).map(Value::Single)
                 }
-                Source::Gaps | Source::Record(..) => None,
+                Source::Elsewhere | Source::Gaps | Source::Record(..) => None,
             };
             values.extend(value.map(|value| (metric, value)));
         }
@@ -128,6 +128,13 @@ impl Summary {
         match self.value(tag)? {
             Value::Single(value) => Some(*value),
             Value::Adjusted(_) | Value::Full(_) | Value::Weighted(_) => None,
+        }
+    }
+
+    /// Adds a single value that was not computed from requests alone; one that is not finite is left out.
+    pub fn add(&mut self, metric: &'static Metric, value: f64) {
+        if value.is_finite() {
+            self.values.push((metric, Value::Single(value)));
         }
     }
 

@@ -405,6 +405,7 @@ impl PhaseTally {
                 Source::Adjusted(_)
                 | Source::Curve(_)
                 | Source::Derived(_)
+                | Source::Elsewhere
                 | Source::Gaps
                 | Source::Record(..) => {}
             }

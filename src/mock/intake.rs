@@ -20,6 +20,8 @@ pub(super) enum Route {
     Chat(Result<Chat, &'static str>),
     /// /health.
     Health,
+    /// /dcgm/metrics.
+    Gpus,
     /// /metrics.
     Metrics,
     /// /v1/models.
@@ -80,6 +82,7 @@ enum Stage {
 enum Path {
     Chat,
     Health,
+    Gpus,
     Metrics,
     Models,
     Other(Tongue),
@@ -166,6 +169,7 @@ impl Intake {
             (Path::Unknown, _) => Route::Unknown,
             (_, Method::Other | Method::Post) => Route::OtherMethod("GET, HEAD"),
             (Path::Health, Method::Get | Method::Head) => Route::Health,
+            (Path::Gpus, Method::Get | Method::Head) => Route::Gpus,
             (Path::Metrics, Method::Get | Method::Head) => Route::Metrics,
             (Path::Models, Method::Get | Method::Head) => Route::Models,
         };
@@ -204,6 +208,7 @@ impl Intake {
         let path = match target.split_once('?').map_or(target, |(path, _)| path) {
             "/v1/chat/completions" => Path::Chat,
             "/health" => Path::Health,
+            "/dcgm/metrics" => Path::Gpus,
             "/metrics" => Path::Metrics,
             "/v1/models" => Path::Models,
             path => Tongue::at(path).map_or(Path::Unknown, Path::Other),

@@ -356,6 +356,11 @@ impl Worker {
                 self.count_short(index, arrival, Outcome::Invalid);
             }
             Route::Health => self.document(index, "application/json", "{}", head_only, close),
+            Route::Gpus => {
+                let since_start = self.shared.clock.now().since(self.shared.started);
+                let text = metrics::render_gpu(&self.shared.tallies, since_start);
+                self.document(index, "text/plain; version=0.0.4; charset=utf-8", &text, head_only, close);
+            }
             Route::Metrics => {
                 let text = metrics::render(&self.shared.tallies);
                 self.document(index, "text/plain; version=0.0.4; charset=utf-8", &text, head_only, close);

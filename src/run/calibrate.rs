@@ -28,6 +28,7 @@ use crate::run::limits;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
+use crate::run::telemetry::TelemetrySettings;
 use crate::run::tls::TlsOptions;
 use crate::run::traffic::Traffic;
 use crate::shard::driver::Idle;
@@ -266,7 +267,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
     let text = format!(
         "randomSeed: 42\nbenchmark:\n  model: calibration\n  endpoint: {{url: 'http://{}/v1/chat/completions', \
          type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 64, prompts: {{isl: \
-         {PROMPT_WORDS}, osl: {}}}}}\n  phases:\n    - {{name: {name}, kind: profiling, {}}}\n",
+         {PROMPT_WORDS}, osl: {}}}}}\n  gpuTelemetry: {{enabled: false}}\n  serverMetrics: {{enabled: false}}\n  phases:\n    - {{name: {name}, kind: profiling, {}}}\n",
         load.server, load.tokens, load.phase
     );
     let config = config::parse("calibration", &text)
@@ -283,6 +284,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         sources: Sources::default(),
         tls: TlsOptions::default(),
         calibration: None,
+        telemetry: TelemetrySettings::default(),
         ui: Ui::None,
         directory: directory.clone(),
         cli_command: "phasor calibrate".to_owned(),

@@ -8,6 +8,7 @@ use crate::artifact::FinishedPhase;
 use crate::plan::PhasePlan;
 use crate::plan::Plan;
 use crate::plan::Shared;
+use crate::shard::barrier::Barrier;
 use crate::shard::driver::Gauges;
 use crate::shard::driver::Stopped;
 use crate::time::Clock;
@@ -24,6 +25,8 @@ pub struct Stage<'a> {
     pub shared: &'a Shared,
     /// Live counts of each shard.
     pub gauges: &'a [Arc<Gauges>],
+    /// Where the shards meet at the edges of phases.
+    pub barrier: &'a Arc<Barrier>,
     /// Where the run's files go.
     pub directory: &'a Path,
     /// The process's clock.
@@ -31,13 +34,14 @@ pub struct Stage<'a> {
 }
 
 /// Something that goes along with a run. The order of the calls: [`before_first_phase`], for each phase
-/// [`phase_started`], [`sending_ended`] and [`phase_ended`] (of two phases that overlap both starts come
+/// [`phase_started`], [`sending_ended`], [`phase_drained`] and [`phase_ended`] (of two phases that overlap both starts come
 /// first), in between [`look`] several times a second, [`after_last_phase`]. Of an interrupted run the phases that no shard began
 /// are left out.
 ///
 /// [`before_first_phase`]: Companion::before_first_phase
 /// [`phase_started`]: Companion::phase_started
 /// [`sending_ended`]: Companion::sending_ended
+/// [`phase_drained`]: Companion::phase_drained
 /// [`phase_ended`]: Companion::phase_ended
 /// [`look`]: Companion::look
 /// [`after_last_phase`]: Companion::after_last_phase
@@ -78,7 +82,13 @@ pub trait Companion {
         let _ = (stage, phase, stopped);
     }
 
-    /// Every request of the phase has ended on every shard.
+    /// Every request of the phase has ended on every shard; what was measured is not put together yet, and
+    /// the next phase may begin at any moment.
+    fn phase_drained(&mut self, stage: &Stage<'_>, phase: &PhasePlan) {
+        let _ = (stage, phase);
+    }
+
+    /// The numbers of a phase that has drained are put together.
     fn phase_ended(&mut self, stage: &Stage<'_>, phase: &PhasePlan, finished: &FinishedPhase) {
         let _ = (stage, phase, finished);
     }

@@ -87,6 +87,7 @@ impl Conductor<'_, '_> {
                     let index = part.phase;
                     of_phase.push(*part);
                     if of_phase.len() == shards {
+                        self.notice_drained(index);
                         complete(self.counter, index, of_phase);
                     }
                     if of_phase.len() == shards
@@ -166,6 +167,13 @@ impl Conductor<'_, '_> {
         let stage = self.stage;
         if let Some(phase) = stage.plan.phase(phase) {
             self.all().for_each(|companion| companion.sending_ended(&stage, phase, stopped));
+        }
+    }
+
+    fn notice_drained(&mut self, phase: u16) {
+        let stage = self.stage;
+        if let Some(phase) = stage.plan.phase(phase) {
+            self.all().for_each(|companion| companion.phase_drained(&stage, phase));
         }
     }
 

@@ -35,6 +35,7 @@ use crate::run::ports;
 use crate::run::progress::Display;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
+use crate::run::telemetry::Collector;
 use crate::run::tls;
 use crate::run::traffic::Traffic;
 use crate::schedule::Share;
@@ -113,6 +114,9 @@ impl<'o> Fleet<'o> {
         let dataset = &traffic.dataset;
         let options = self.options;
         let prepared = self.prepare(assignment)?;
+        let spare = options.cores.spare();
+        let mut collector =
+            Collector::start(config, &prepared.plan, &options.telemetry, directory, spare, options.clock)?;
         if traffic.lists_inputs {
             artifact::write_inputs(directory, dataset).map_err(RunError::from_write)?;
         }
@@ -121,13 +125,17 @@ impl<'o> Fleet<'o> {
         let log = Log::create(directory, options.clock).map_err(RunError::from_write)?;
         let mut display = Display::new(options.ui, Some(log));
 
-        let gathered = self.drive(assignment, &prepared, ports, counter.as_ref(), &mut display, companions);
+        let mut all: Vec<&mut dyn Companion> = vec![&mut collector];
+        all.extend(companions.iter_mut().map(|companion| &mut **companion as &mut dyn Companion));
+        let gathered = self.drive(assignment, &prepared, ports, counter.as_ref(), &mut display, &mut all);
         let counting = counter.map(Counter::finish).filter(|_| traffic.counts());
 
+        let collected = collector.finish(&mut display);
         let recorded = recorder.map(Recorder::finish).unwrap_or_default();
         let mut faults = gathered.faults;
         let records_lost = gathered.records_lost + recorded.lost;
         faults.extend(recorded.faults);
+        faults.extend(collected.faults);
         if records_lost > 0 {
             faults.push(format!("{records_lost} lines of the files of single requests were lost"));
         }
@@ -147,6 +155,7 @@ impl<'o> Fleet<'o> {
             shards: gathered.shards,
             counting,
             calibration: options.calibration,
+            telemetry: collected.telemetry,
             warnings: options.tls.doubts(config),
         };
         let results = Results::of(&run);
@@ -247,6 +256,7 @@ impl<'o> Fleet<'o> {
             plan,
             shared: &shared,
             gauges: &gauges,
+            barrier: &barrier,
             directory: assignment.directory,
             clock: options.clock,
         };

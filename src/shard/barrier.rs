@@ -49,6 +49,8 @@ pub struct Barrier {
     seamless: Vec<bool>,
     /// Conversations that a phase takes from the order of the dataset at least; absent: none at all.
     conversations_min: Vec<Option<u64>>,
+    /// How much longer than [`LEAD`] the pause before a phase is that waits for the one before it.
+    pause_ns: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +78,7 @@ impl Barrier {
             gates: plan.phases.iter().map(|_| Gate::default()).collect(),
             seamless: plan.phases.iter().map(|phase| phase.seamless).collect(),
             conversations_min: plan.phases.iter().map(|phase| phase.conversations_min).collect(),
+            pause_ns: AtomicU64::new(0),
         }
     }
 
@@ -87,6 +90,12 @@ impl Barrier {
             Warmth::Warm => FIRST_LEAD_WARM,
         };
         self
+    }
+
+    /// From now on, phases that wait for the one before them start this much later, so that what the server
+    /// counted can be read between them.
+    pub fn pause_for(&self, pause: Nanos) {
+        self.pause_ns.store(pause.0, Relaxed);
     }
 
     /// A shard is ready for the first phase; the last one starts it.
@@ -104,7 +113,7 @@ impl Barrier {
         gate.drawn_ahead.fetch_or(drawn_ahead, Relaxed);
         let last = gate.ended.fetch_add(1, AcqRel) + 1 == self.shards;
         if last && self.next_is_seamless(phase) {
-            self.publish_next(phase, now);
+            self.publish_next(phase, now.plus(LEAD));
         }
     }
 
@@ -113,7 +122,7 @@ impl Barrier {
         let Some(gate) = self.gates.get(usize::from(phase)) else { return };
         let last = gate.closed.fetch_add(1, AcqRel) + 1 == self.shards;
         if last && !self.next_is_seamless(phase) {
-            self.publish_next(phase, now);
+            self.publish_next(phase, now.plus(LEAD).plus(Nanos(self.pause_ns.load(Relaxed))));
         }
     }
 
@@ -128,7 +137,7 @@ impl Barrier {
         self.seamless.get(usize::from(phase) + 1).copied().unwrap_or(false)
     }
 
-    fn publish_next(&self, phase: u16, now: Stamp) {
+    fn publish_next(&self, phase: u16, at: Stamp) {
         let Some(gate) = self.gates.get(usize::from(phase)) else { return };
         // The dataset goes on where the phase stopped. A phase that its duration ended has drawn one
         // conversation that it never sent, as in AIPerf.
@@ -140,7 +149,7 @@ impl Barrier {
                 // A population is drawn before it sends, and nobody is drawn ahead of it.
                 Some(least) => gate.sessions.load(Relaxed).max(least),
             };
-        self.publish(phase + 1, PhaseStart { at: now.plus(LEAD), first_row });
+        self.publish(phase + 1, PhaseStart { at, first_row });
     }
 
     fn publish(&self, phase: u16, start: PhaseStart) {

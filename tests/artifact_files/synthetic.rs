@@ -236,6 +236,7 @@ impl Synthetic {
             calibration: self.options.calibration,
             warnings: vec!["a warning".to_owned()],
             shards: costs(self.options.shards),
+            telemetry: phasor::telemetry::Telemetry::default(),
         };
         phasor::artifact::write_results(directory, &run, &phasor::artifact::Results::of(&run))
     }
