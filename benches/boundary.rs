@@ -192,8 +192,10 @@ fn fill(tally: &mut PhaseTally, shard: u16, requests: u64) {
             body_bytes: 2_000,
             request_body_bytes: 300,
             usage: Some(Usage { prompt_tokens: Some(16), completion_tokens: Some(5), ..Usage::default() }),
-            isl_tokens: 16,
+            isl_tokens: Some(16),
             osl_tokens: Some(5),
+            token_source: phasor::wire::TokenSource::Estimate,
+            counted: phasor::measure::Counted::default(),
         };
         tally.record(&record, &gaps_ns);
     }

@@ -23,7 +23,6 @@ use phasor::run::cores::available;
 use phasor::run::tls::TlsOptions;
 use phasor::shard::driver::Idle;
 use phasor::time::Nanos;
-use phasor::wire::RequestTemplate;
 use run::{number, run_over};
 use std::io::Write as _;
 use std::process::Command;
@@ -281,10 +280,12 @@ fn phasor_settled(scenario: &Scenario, url: &str, seconds: u64, client: usize, t
 
 fn bare_loop(scenario: &Scenario, url: &str, mock: &Mock, seconds: u64, client: usize) -> Measured {
     let config = config::parse("bench.yaml", &yaml(scenario, url, seconds)).unwrap().config;
-    let dataset = phasor::dataset::synthetic(&config).unwrap();
+    let traffic = phasor::run::traffic::Traffic::in_words(&config).unwrap();
+    let dataset = &traffic.dataset;
     let body = dataset.body(&dataset.rows()[0]);
     let mut request = Vec::new();
-    RequestTemplate::new(&config.endpoint.urls[0], true).render(&mut request, 1, 1, body.len());
+    let protocol = traffic.protocol(&config).unwrap();
+    protocol.head(0).unwrap().render(&mut request, 1, 1, body.len());
     request.extend_from_slice(body);
     let (address, connections) = (mock.address(), scenario.connections as usize);
     let measured = std::thread::spawn(move || {
@@ -304,7 +305,8 @@ fn bare_loop(scenario: &Scenario, url: &str, mock: &Mock, seconds: u64, client: 
 /// wrk with one thread and the same request, if it is installed.
 fn wrk(scenario: &Scenario, url: &str, seconds: u64, client: usize) -> Option<Measured> {
     let config = config::parse("bench.yaml", &yaml(scenario, url, seconds)).unwrap().config;
-    let dataset = phasor::dataset::synthetic(&config).unwrap();
+    let traffic = phasor::run::traffic::Traffic::in_words(&config).unwrap();
+    let dataset = &traffic.dataset;
     let body = std::str::from_utf8(dataset.body(&dataset.rows()[0])).unwrap();
     let mut script = tempfile::NamedTempFile::new().unwrap();
     writeln!(

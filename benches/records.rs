@@ -18,6 +18,7 @@ mod run;
 
 use memory::{peak_kib, resident_kib};
 use phasor::artifact::RecordLines;
+use phasor::artifact::sink::RecordFile;
 use phasor::config;
 use phasor::measure::summary::{DurationRule, Summary, Terms, Timing, Value as Metric};
 use phasor::measure::weighted::{Window, time_weighted};
@@ -163,7 +164,8 @@ fn writer(requests: u64, json: bool) {
 
     let mut tally = PhaseTally::new(usize::try_from(requests).unwrap());
     let mut made = Requests::new();
-    let (recorder, mut ports) = Recorder::start(&path, lines, 1).unwrap();
+    let sink = RecordFile::create(path.clone(), lines).unwrap();
+    let (recorder, mut ports) = Recorder::start(vec![Box::new(sink)], 1, 0).unwrap();
     let port = ports.pop().unwrap();
     let before_kib = peak_kib();
     let begun = Instant::now();
@@ -183,7 +185,7 @@ fn writer(requests: u64, json: bool) {
     let recorded = recorder.finish();
     let seconds = begun.elapsed().as_secs_f64();
     let after_kib = peak_kib();
-    assert_eq!((recorded.lines, recorded.lost, recorded.fault), (requests, 0, None));
+    assert_eq!((recorded.lines, recorded.lost, recorded.faults), (requests, 0, Vec::new()));
 
     let bytes = std::fs::metadata(&path).unwrap().len();
     compare(&path, &tally);

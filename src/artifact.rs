@@ -2,6 +2,7 @@
 //!
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
+pub mod adaptive;
 pub mod calibration;
 pub mod client_report;
 pub mod console;
@@ -14,10 +15,17 @@ pub mod line_file;
 pub mod log;
 mod manifest;
 pub mod names;
+pub mod outputs;
 mod panel;
+pub mod raw;
 pub mod records;
 pub mod results;
+pub mod run_config;
+pub mod search;
+pub mod sink;
+pub mod telemetry;
 mod timeslices;
+pub mod trials;
 
 pub use file::WriteFailure;
 pub use inputs::write_inputs;
@@ -32,7 +40,8 @@ use crate::measure::arrivals::PoissonTest;
 use crate::measure::slices::{NoSlices, Slice, slices};
 use crate::measure::verdict::{Reason, Verdict};
 use crate::measure::{Cost, PhaseTally};
-use crate::time::{Clock, Stamp};
+use crate::telemetry::Telemetry;
+use crate::time::{Clock, Nanos, Stamp};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -64,8 +73,12 @@ pub struct FinishedRun<'a> {
     pub records_lost: u64,
     /// The shards that drove it.
     pub shards: Vec<ShardReport>,
+    /// What counting tokens cost; absent when nothing was counted.
+    pub counting: Option<CountingReport>,
     /// What this machine can do, if that is known.
     pub calibration: Option<calibration::Calibration>,
+    /// What was read of servers and GPUs; empty when nothing was.
+    pub telemetry: Telemetry,
     /// What was warned of before the run and weakens what it says.
     pub warnings: Vec<String>,
     /// Columns of the tables ([`console::WIDTH`] if nothing is said).
@@ -127,6 +140,19 @@ pub struct FinishedPhase {
     pub tally: PhaseTally,
 }
 
+/// What counting tokens came to, off the shards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountingReport {
+    /// The tokenizer.
+    pub tokenizer: String,
+    /// Threads that counted.
+    pub threads: usize,
+    /// Requests whose texts were counted.
+    pub requests: u64,
+    /// Processor time of all threads; absent where the system does not tell.
+    pub cpu_time: Option<Nanos>,
+}
+
 /// What one shard cost.
 #[derive(Clone, Debug)]
 pub struct ShardReport {
@@ -177,7 +203,16 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>, results: &Results)
     if artifacts.summary_json {
         keep(write_json(directory, &names::json(artifacts), &json::root(directory, run, results), ""));
     }
-    keep(write_csv(directory, &names::csv(artifacts), csv::file(&results.root.summary)));
+    let root_csv = csv::file(&results.root.summary).and_then(|mut file| {
+        if let Some(window) = telemetry::profiling_window(run).filter(|_| run.telemetry.has_gpus()) {
+            file.extend_from_slice(&telemetry::csv_section(&run.telemetry, window)?);
+        }
+        Ok(file)
+    });
+    keep(write_csv(directory, &names::csv(artifacts), root_csv));
+    for failure in telemetry::write(directory, run, results) {
+        keep(Err(failure));
+    }
     let mut missing = Vec::new();
     match slices_of(run) {
         None => {}
@@ -205,7 +240,7 @@ fn slices_of(run: &FinishedRun<'_>) -> Option<Result<Vec<Slice>, NoSlices>> {
     let width = run.config.artifacts.slice_duration?;
     let profiling = run.phases.iter().filter(|phase| phase.kind == PhaseKind::Profiling);
     let tallies: Vec<&PhaseTally> = profiling.map(|phase| &phase.tally).collect();
-    Some(slices(&tallies, run.clock, width, run.config.endpoint.streaming))
+    Some(slices(&tallies, run.clock, width, run.config.endpoint.streams_tokens()))
 }
 
 fn write_csv(

@@ -9,6 +9,8 @@ mod explain;
 mod flags;
 mod mock;
 mod profile;
+mod sweep;
+mod traffic;
 mod validate;
 
 use crate::config::CommandLine;

@@ -37,10 +37,11 @@ use source::Node;
 pub use diagnostic::{Colour, Diagnostic, Diagnostics, Severity};
 pub use expand::Variation;
 pub use meant::{
-    AdaptiveScale, Artifacts, CacheBust, Cancellation, Config, Control, Dataset, DatasetSource, Distribution,
-    Endpoint, EndpointKind, FileDataset, GpuTelemetry, IterationOrder, LengthMix, Load, LogLevel, Model,
-    ModelStrategy, Models, MultiRun, Phase, PhaseKind, Prefix, Prompts, PublicDataset, Ramp, RampStrategy,
-    RatePoint, Reuse, Runtime, Sampling, ServerMetrics, Shape, SlaRule, StopRules, Sweep, SweepKind,
+    AdaptiveScale, Artifacts, CacheBust, Cancellation, Config, Control, Dataset, DatasetSource, Dimension,
+    Direction, Distribution, Endpoint, EndpointKind, FileDataset, GpuCollector, GpuMode, GpuTelemetry,
+    IterationOrder, LengthMix, Load, LogLevel, MetricsFormat, Model, ModelStrategy, Models, MultiRun,
+    Objective, Phase, PhaseKind, Prefix, Prompts, PublicDataset, Ramp, RampStrategy, RatePoint, Reuse,
+    Runtime, Sampling, Search, ServerMetrics, Shape, SlaRule, StepPolicy, StopRules, Sweep, SweepKind,
     SyntheticDataset, SystemPrompt, TimingMode, Tokenizer, Ui, Url, Weighted,
 };
 
@@ -51,6 +52,8 @@ pub struct Loaded {
     pub config: Config,
     /// The runs that it means: one, or the variations of its sweep.
     pub variations: Vec<Variation>,
+    /// Makes the variations of a sweep that chooses them while running; absent for all others.
+    pub expander: Option<Box<expand::Expander>>,
     /// Warnings only.
     pub warnings: Diagnostics,
 }
@@ -273,7 +276,10 @@ fn convert(trees: Trees, texts: &Texts, source: &Source<'_>) -> Result<Loaded, D
     diagnostics.extend(std::mem::take(&mut reading.faults));
     match config {
         Some(config) if !failed => match expand::expand(&config, &trees.raw, texts, &reading) {
-            Ok(variations) => Ok(Loaded { config, variations, warnings: diagnostics }),
+            Ok(variations) => {
+                let expander = expand::Expander::of(&config, &trees.raw, texts, &reading).map(Box::new);
+                Ok(Loaded { config, variations, expander, warnings: diagnostics })
+            }
             Err(faults) => {
                 diagnostics.extend(faults);
                 Err(diagnostics.without_warnings())

@@ -11,9 +11,7 @@ mod file;
 mod meant;
 mod prose;
 mod render;
-mod sampler;
 mod spec;
-mod synthetic;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,15 +22,13 @@ pub use compose::{Composer, MARK, TURNS_MAX};
 pub use draw::{Distribution, Draws, Law};
 pub use error::DatasetError;
 pub use file::{FAULTS_MAX, FILE_BYTES_MAX, FileError, Loaded, RowFault, load};
-pub use meant::{endpoint_settings, make, sampling};
+pub use meant::{Made, endpoint_settings, make};
 pub use prose::{Corpus, Prefix, Prose};
 pub use render::{BLOCK_BYTES_MAX, Conversations, Rendering};
-pub use sampler::{Sampler, Sampling};
 pub use spec::{
     BatchSizes, CacheBust, CommonSpec, FileFormat, FileSource, FileSpec, ModelChoice, PrefixSpec, RangeRatio,
     RangeStyle, RankingsSpec, SequencePair, Synthesis, SyntheticSpec,
 };
-pub use synthetic::synthetic;
 
 /// What is sent, in dataset order.
 #[derive(Clone, Debug)]
@@ -41,6 +37,8 @@ pub struct Dataset {
     details: Vec<TurnDetails>,
     sessions: Vec<Session>,
     block: Arc<[u8]>,
+    /// What prompts were counted with.
+    counted_with: String,
 }
 
 /// One turn of a conversation.
@@ -50,8 +48,9 @@ pub struct Row {
     pub conversation_id: String,
     /// Where the body lies in the block.
     pub body: Range<usize>,
-    /// Prompt length in tokens of the dataset's tokenizer; 0 where [`TurnDetails::isl_tokens`] is absent.
-    pub isl_tokens: u32,
+    /// Prompt length without history, in tokens of the dataset's tokenizer; absent when there is nothing to
+    /// count or nothing to count with.
+    pub isl_tokens: Option<u32>,
     /// Reply length asked for.
     pub osl_tokens: Option<u32>,
 }
@@ -59,13 +58,13 @@ pub struct Row {
 /// What else there is to a turn.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnDetails {
+    /// What it carries of the turns before it.
+    pub context_mode: ContextMode,
     /// Where in the block the turn's own items of the conversation stand: the history of the session goes in
     /// front of them, each item with a comma behind it. Absent when the body cannot take a history.
     pub own_items: Option<Range<usize>>,
     /// Where in the block the twelve digits of the cache-bust mark stand.
     pub mark_at: Option<usize>,
-    /// Prompt length without history; absent when there is nothing to count or nothing to count with.
-    pub isl_tokens: Option<u32>,
     /// Milliseconds from the answer to the turn before until this one is sent.
     pub delay_ms: Option<f64>,
     /// When it is sent, in milliseconds of the trace's own time.
@@ -81,17 +80,10 @@ pub struct Session {
     pub context_mode: ContextMode,
 }
 
-/// The name of the rule by which synthetic prompts are counted until a tokenizer is configured: a prompt
-/// of n tokens is n words of phasor's word list, joined by single blanks.
-pub const ISL_RULE: &str = "words";
-
 impl Dataset {
     /// Assembles a dataset of conversations of one turn; each row's `body` must lie inside `block`.
     pub fn new(rows: Vec<Row>, block: Arc<[u8]>) -> Self {
-        let details = rows
-            .iter()
-            .map(|row| TurnDetails { isl_tokens: Some(row.isl_tokens), ..TurnDetails::default() })
-            .collect();
+        let details = vec![TurnDetails::default(); rows.len()];
         let context_mode = ContextMode::DeltasWithoutResponses;
         let sessions = (0..rows.len()).map(|row| Session { rows: row..row + 1, context_mode }).collect();
         Self::with_sessions(rows, details, sessions, block)
@@ -111,7 +103,19 @@ impl Dataset {
             (session.rows.start == end && session.rows.end >= end).then_some(session.rows.end)
         });
         assert!(covered == Some(rows.len()), "the sessions cover the rows in order");
-        Self { rows, details, sessions, block }
+        Self { rows, details, sessions, block, counted_with: "words".to_owned() }
+    }
+
+    /// Says which tokenizer the prompts were counted with; `words` unless said.
+    #[must_use]
+    pub fn counted_with(mut self, tokenizer: &str) -> Self {
+        tokenizer.clone_into(&mut self.counted_with);
+        self
+    }
+
+    /// The name of the tokenizer that the prompts were counted with.
+    pub fn isl_rule(&self) -> &str {
+        &self.counted_with
     }
 
     /// The rows in dataset order; never empty.

@@ -36,7 +36,7 @@ pub use capture::{Capture, Captured};
 pub use count::{InputTexts, MediaCounts, input_texts};
 pub use headers::{HeaderValue, Headers};
 pub use join::join;
-pub use reading::{Content, Reader, Reading, Spoiled, Texts};
+pub use reading::{Content, Reader, Reading, Speech, Spoiled, Texts};
 pub use settings::{EndpointSettings, RequestContentType, TemplateSettings};
 pub use turn::{ContextMode, Conversation, Media, Request, Turn};
 pub use usage::Usage;

@@ -15,6 +15,7 @@
 mod chain;
 mod connection;
 mod exchange;
+mod history;
 mod phase;
 mod secure;
 mod sending;
@@ -24,19 +25,20 @@ mod warm_up;
 pub use connection::ConnectionId;
 pub use phase::{PhaseEvent, PhaseStart};
 
+use crate::adaptive::WindowTally;
 use crate::config::Reuse;
 use crate::dataset::Dataset;
 use crate::engine::chain::{Chain, Links};
 use crate::engine::connection::{Connections, State};
 use crate::engine::exchange::Fate;
+use crate::engine::history::Pieces;
 use crate::engine::phase::{LivePhase, PhaseState};
 use crate::measure::{Judgement, Outcome, PhaseTally, RecordBatch};
 use crate::plan::{Plan, Shared};
 use crate::schedule::{Cursor, Share};
 use crate::time::{Nanos, Stamp};
-use crate::wire::Known;
-use crate::wire::RequestTemplate;
 use crate::wire::tls::TlsTarget;
+use crate::wire::{Known, Protocol};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -90,7 +92,11 @@ pub struct Send {
     pub request_id: u128,
     /// UUID of its session.
     pub correlation_id: u128,
-    /// Where its body lies in the dataset's block.
+    /// What of its body is written behind the head: see [`Engine::write_head`].
+    front: Pieces,
+    /// Phase and slot of the session whose history the body carries.
+    history: Option<(u16, u32)>,
+    /// What of its body is sent from the dataset's block.
     pub body: Range<usize>,
     /// What of the block follows what [`Engine::write_head`] writes: the body, or nothing where TLS has
     /// sealed it together with the head.
@@ -106,6 +112,8 @@ pub struct EngineOptions {
     pub shared: Arc<Shared>,
     /// What is sent.
     pub dataset: Arc<Dataset>,
+    /// How it is spoken.
+    pub protocol: Arc<Protocol>,
     /// Which part of the run this shard drives.
     pub share: Share,
     /// Most connections at once.
@@ -114,6 +122,9 @@ pub struct EngineOptions {
     pub samples_max: usize,
     /// Requests per record batch.
     pub batch_records: usize,
+    /// Bytes of texts per record batch, for whoever counts their tokens; 0: nobody does, and the engine makes
+    /// do with what it knows.
+    pub batch_text_bytes: usize,
     /// Seed of the request identifiers.
     pub identifier_seed: u64,
 }
@@ -138,7 +149,7 @@ pub struct Engine {
     shared: Arc<Shared>,
     dataset: Arc<Dataset>,
     share: Share,
-    templates: Vec<RequestTemplate>,
+    protocol: Arc<Protocol>,
     /// The way to each URL that speaks TLS.
     targets: Vec<Option<TlsTarget>>,
     /// Bytes of HTTP on their way into or out of TLS; empty in between.
@@ -170,13 +181,12 @@ impl Engine {
     /// A shard with no phase begun.
     pub fn new(options: EngineOptions) -> Self {
         Self {
-            templates: options
-                .plan
-                .urls
-                .iter()
-                .map(|url| RequestTemplate::new(url, options.plan.streaming))
-                .collect(),
-            connections: Connections::new(options.plan.urls.len(), options.connections_max),
+            connections: Connections::new(
+                options.plan.urls.len(),
+                options.connections_max,
+                Arc::clone(&options.protocol),
+            ),
+            protocol: options.protocol,
             cursor: options.plan.cursor(),
             plan: options.plan,
             shared: options.shared,
@@ -195,7 +205,7 @@ impl Engine {
             polled: Vec::with_capacity(ISSUE_BATCH),
             events: VecDeque::new(),
             identifiers: fastrand::Rng::with_seed(options.identifier_seed),
-            batch: RecordBatch::with_capacity(options.batch_records),
+            batch: RecordBatch::with_texts(options.batch_records, options.batch_text_bytes),
             records_lost: 0,
             now: Stamp::ORIGIN,
             interrupted: false,
@@ -319,6 +329,13 @@ impl Engine {
         Some(live.tally)
     }
 
+    /// Takes the oldest window of an adaptive phase that was cut off.
+    pub fn take_window(&mut self, phase: u16) -> Option<WindowTally> {
+        let live = self.live.iter_mut().find(|live| live.plan.index == phase)?;
+        let cut = &mut live.looking.as_mut()?.cut;
+        (!cut.is_empty()).then(|| cut.remove(0))
+    }
+
     /// Whether the record batch is worth writing: at least half full.
     pub fn records_ready(&self) -> bool {
         self.batch.is_half_full()
@@ -335,7 +352,9 @@ impl Engine {
         self.records_lost += batch.len() as u64;
     }
 
-    /// Appends the head of a request to `out`; where the connection speaks TLS, the whole request, sealed.
+    /// Appends the head of a request to `out`, and what of its body does not stand in the block as it is sent:
+    /// a cache-bust mark, the history of its session, and what stands before them. Where the connection speaks
+    /// TLS, the whole request, sealed.
     pub fn write_head(&mut self, send: &Send, out: &mut Vec<u8>) {
         if self.connections.is_secure(send.connection) {
             self.write_sealed(send, out);
@@ -345,14 +364,25 @@ impl Engine {
     }
 
     fn render_head(&self, send: &Send, out: &mut Vec<u8>) {
-        if let Some(template) = self.templates.get(usize::from(send.url)) {
-            template.render(out, send.request_id, send.correlation_id, send.body.len());
+        if let Some(template) = self.protocol.head(send.url) {
+            let history = self.history_of(send.history);
+            let body_bytes = send.front.front.len() + history.len() + send.body.len();
+            template.render(out, send.request_id, send.correlation_id, body_bytes);
             if self.plan.reuse == Reuse::Never && out.ends_with(HEAD_END) {
                 out.truncate(out.len() - HEAD_END.len());
                 out.extend_from_slice(b"\r\nConnection: close");
                 out.extend_from_slice(HEAD_END);
             }
+            history::write_front(out, self.dataset.block(), &send.front, send.correlation_id);
+            out.extend_from_slice(history);
         }
+    }
+
+    /// The history of a session of a live phase.
+    fn history_of(&self, session: Option<(u16, u32)>) -> &[u8] {
+        let Some((phase, session)) = session else { return &[] };
+        let live = self.live.iter().find(|live| live.plan.index == phase);
+        live.map(|live| live.sessions.history_of(session)).unwrap_or_default()
     }
 
     /// The block that bodies are named in.

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | ground | [`time`] | the only clock; stamps and spans |
 //! | ground | [`rng`] | AIPerf's seeded random streams |
+//! | ground | [`prometheus`] | pages of metrics into families of samples |
 //! | ground | [`config`] | a YAML file into what is meant, or every fault with its place |
 //! | ground | [`tokenizer`] | texts into tokens and back |
 //! | ground | [`endpoint`] | turns of a conversation into payloads, replies into texts and usage |
@@ -14,6 +15,8 @@
 //! | ground | [`schedule`] | a phase and a seed into due times, request numbers and cancellations |
 //! | ground | [`wire`] | bytes into replies; requests into bytes |
 //! | ground | [`measure`] | finished requests into samples, tallies and statistics |
+//! | ground | [`adaptive`] | windows of finished requests into the load to come |
+//! | ground | [`telemetry`] | pages of servers and samples of GPUs into figures of phases |
 //! | decisions | [`plan`] | a config into phases that any number of shards can share |
 //! | decisions | [`engine`] | one shard as a state machine: events in, actions out |
 //! | machine | [`shard`] | a pinned executor and its ring: the engine's actions on real sockets |
@@ -30,6 +33,8 @@ pub mod time;
 
 pub mod rng;
 
+pub mod prometheus;
+
 pub mod config;
 
 pub mod tokenizer;
@@ -43,6 +48,9 @@ pub mod schedule;
 pub mod wire;
 
 pub mod measure;
+
+pub mod adaptive;
+pub mod telemetry;
 
 pub mod plan;
 

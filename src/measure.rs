@@ -23,12 +23,13 @@ pub mod slices;
 pub mod statistics;
 pub mod summary;
 pub mod tally;
+pub mod trials;
 pub mod verdict;
 pub mod weighted;
 
-pub use batch::RecordBatch;
+pub use batch::{RawReads, RecordBatch, Said};
 pub use cost::{Cost, ReapDelay};
 pub use failure::Failure;
 pub use judgement::Judgement;
-pub use record::{Outcome, Record};
+pub use record::{Counted, Outcome, Record};
 pub use tally::PhaseTally;

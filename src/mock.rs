@@ -1,4 +1,5 @@
-//! The built-in inference server: OpenAI chat completions with chosen timing and chosen faults.
+//! The built-in inference server: OpenAI chat completions, and the other endpoints with text, with chosen
+//! timing and chosen faults.
 //!
 //! It runs in its own process (`phasor mock`) or beside a run (`phasor profile --mock`), on the same ring
 //! layer as the client, and keeps a log of arrivals that a test can hold against the client's own account.
@@ -13,6 +14,7 @@ mod log;
 mod metrics;
 mod reply;
 mod tls;
+mod tongue;
 mod worker;
 
 pub use delay::{Delay, DelayError};
@@ -22,7 +24,7 @@ use self::log::LogFile;
 use self::metrics::Tally;
 use self::tls::Certificate;
 use self::worker::Worker;
-use crate::time::{Clock, Nanos};
+use crate::time::{Clock, Nanos, Stamp};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -62,6 +64,9 @@ pub struct MockOptions {
     pub arrival_log: Option<PathBuf>,
     /// Seed of delays and faults.
     pub seed: u64,
+    /// Requests per second that are worked off, one after the other over all threads: a queue whose capacity is
+    /// known. Absent: any number at once.
+    pub capacity_per_s: Option<f64>,
     /// What it speaks on its port.
     pub speaks: Speaks,
 }
@@ -92,6 +97,7 @@ impl Default for MockOptions {
             faults: Faults::default(),
             arrival_log: None,
             seed: 0,
+            capacity_per_s: None,
             speaks: Speaks::Http,
         }
     }
@@ -110,12 +116,27 @@ pub enum Writes {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
+    started: Stamp,
     options: MockOptions,
     stop: AtomicBool,
     connections: AtomicU64,
+    /// When the queue will be empty, in nanoseconds.
+    free_ns: AtomicU64,
     /// Present where TLS is spoken.
     certificate: Option<Certificate>,
     tallies: Box<[Tally]>,
+}
+
+impl Shared {
+    /// How long a request that arrives at `now` waits in the queue and is worked on.
+    fn queued(&self, now: Stamp) -> Nanos {
+        let Some(capacity_per_s) = self.options.capacity_per_s else { return Nanos::ZERO };
+        let service = Nanos::from_secs_f64(1.0 / capacity_per_s);
+        let then = |free_ns: u64| free_ns.max(now.as_nanos()).saturating_add(service.0);
+        let (set, fetched) = (Ordering::Relaxed, Ordering::Relaxed);
+        let before = self.free_ns.fetch_update(set, fetched, |free_ns| Some(then(free_ns)));
+        Stamp::from_nanos(then(before.unwrap_or(0))).since(now)
+    }
 }
 
 /// A running server. It stops when it is dropped, too.
@@ -134,6 +155,10 @@ impl Mock {
     /// must not be, or there is no io_uring.
     pub fn start(options: MockOptions) -> Result<Self, io::Error> {
         let positive = [
+            (
+                options.capacity_per_s.is_none_or(|capacity| capacity.is_finite() && capacity > 0.0),
+                "the mock server's capacity must be above 0",
+            ),
             (options.threads > 0, "the mock server needs at least one thread"),
             (options.default_tokens > 0, "the mock server's default reply needs at least one token"),
             (
@@ -154,14 +179,17 @@ impl Mock {
         for _ in 1..options.threads {
             listeners.push(listener(address)?);
         }
+        let clock = Clock::start();
         let certificate = match options.speaks {
             Speaks::Http => None,
             Speaks::Https => Some(Certificate::new(address.ip())?),
         };
         let shared = Arc::new(Shared {
-            clock: Clock::start(),
+            clock,
+            started: clock.now(),
             stop: AtomicBool::new(false),
             connections: AtomicU64::new(0),
+            free_ns: AtomicU64::new(0),
             certificate,
             tallies: listeners.iter().map(|_| Tally::default()).collect(),
             options,

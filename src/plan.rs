@@ -3,10 +3,15 @@
 //! A [`Plan`] is read-only and shared by all shards; the few counters that they share while running are in
 //! [`Shared`]. It decides nothing at run time.
 
+mod dial;
 mod shared;
 
+use crate::adaptive::RuleError;
+use crate::adaptive::Scale;
+use crate::adaptive::whole;
 use crate::config::Cancellation;
 use crate::config::Config;
+use crate::config::Control;
 use crate::config::Load;
 use crate::config::Phase;
 use crate::config::PhaseKind;
@@ -34,6 +39,7 @@ use crate::schedule::users::population_size;
 use crate::time::Nanos;
 use std::sync::Arc;
 
+pub use dial::{Dial, Turned};
 pub use shared::{GivenUp, Shared};
 
 /// Most phases of one run.
@@ -56,8 +62,6 @@ pub struct Plan {
     pub timeout: Option<Nanos>,
     /// How long an unused connection is kept.
     pub idle_lifetime: Nanos,
-    /// Whether replies are streams.
-    pub streaming: bool,
     /// What becomes of connections between requests.
     pub reuse: Reuse,
     /// What becomes of an arrival that finds no free slot.
@@ -112,6 +116,15 @@ impl Default for Tuning {
 /// Why a config cannot be planned for a dataset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
+    /// A limit of an adaptive phase that no window can be held against.
+    #[error("`phases.{phase}.sla`: {source}")]
+    Limit {
+        /// The phase.
+        phase: String,
+        /// Why.
+        #[source]
+        source: RuleError,
+    },
     /// A schedule without times.
     #[error(
         "`phases.{phase}`: conversation {conversation} of the dataset has no `timestamp`, which a phase of type \
@@ -175,6 +188,8 @@ pub struct PhasePlan {
     pub rate_series: Arc<[RatePoint]>,
     /// Entries of a fixed schedule by time; empty for other types.
     pub schedule: Arc<[Entry]>,
+    /// The load is looked for while the phase runs; absent: it is as configured.
+    pub adaptive: Option<Arc<Scale>>,
     /// Share of failed requests above which the run is given up.
     pub failed_request_threshold: Option<f64>,
     /// Request numbers come from the shared ticket rather than from the arrival's position, because not
@@ -265,7 +280,6 @@ impl Plan {
             sampling: config.dataset.sampling,
             timeout: config.endpoint.timeout,
             idle_lifetime: tuning.idle_lifetime,
-            streaming: config.endpoint.streaming,
             reuse: if tuning.never_reuse { Reuse::Never } else { config.endpoint.reuse },
             at_capacity: tuning.at_capacity,
             catch_up: tuning.catch_up,
@@ -299,7 +313,13 @@ impl Plan {
 impl PhasePlan {
     /// The phase by itself; its position and neighbours are the caller's.
     fn new(phase: &Phase, script: &Script, tuning: &Tuning) -> Result<Self, PlanError> {
-        let cap = phase.load.concurrency();
+        let adaptive = Scale::of(phase)
+            .map_err(|source| PlanError::Limit { phase: phase.name.clone(), source })?
+            .map(Arc::new);
+        // Of a load that is looked for the greatest value counts.
+        let found = |control| adaptive.as_ref().and_then(|scale| scale.slots_max(control));
+        let cap = found(Control::Concurrency).or_else(|| phase.load.concurrency());
+        let prefill_cap = found(Control::PrefillConcurrency).or(phase.prefill_concurrency);
         let closed = matches!(phase.load, Load::Concurrency { .. });
         let mut stop = phase.stop;
         let schedule = match phase.load {
@@ -321,7 +341,7 @@ impl PhasePlan {
             // A session of one turn is a request.
             stop.requests = Some(stop.requests.map_or(sessions, |requests| requests.min(sessions)));
         }
-        let limited = cap.is_some() || phase.prefill_concurrency.is_some();
+        let limited = cap.is_some() || prefill_cap.is_some();
         Ok(Self {
             index: 0,
             profiling_index: None,
@@ -338,21 +358,29 @@ impl PhasePlan {
             counted: !closed && cap.is_some(),
             in_flight_max: cap,
             concurrency_ramp: phase.concurrency_ramp,
-            prefill_counted: phase.prefill_concurrency.is_some(),
-            prefill_max: phase.prefill_concurrency,
+            prefill_counted: prefill_cap.is_some(),
+            prefill_max: prefill_cap,
             prefill_ramp: phase.prefill_ramp,
             rate_ramp: phase.rate_ramp,
             ramp_step: tuning.ramp_step,
             rate_series: phase.rate_series.as_slice().into(),
             schedule,
+            adaptive: adaptive.clone(),
             failed_request_threshold: match phase.kind {
                 PhaseKind::Profiling => phase.failed_request_threshold,
                 PhaseKind::Warmup => None,
             },
-            numbered_by_ticket: closed || limited || script.has_sessions() || tuning.catch_up.is_some(),
+            numbered_by_ticket: closed
+                || limited
+                || adaptive.is_some()
+                || script.has_sessions()
+                || tuning.catch_up.is_some(),
             conversations_min: match phase.load {
                 Load::FixedSchedule { .. } => None,
-                Load::UserCentric { users, .. } => Some(population_size(users, script)),
+                Load::UserCentric { users, .. } => {
+                    let first = found(Control::Users).and(adaptive.as_ref()).map(|scale| whole(scale.min));
+                    Some(population_size(first.unwrap_or(users), script))
+                }
                 Load::Concurrency { .. }
                 | Load::Constant { .. }
                 | Load::Gamma { .. }
@@ -384,11 +412,17 @@ impl PhasePlan {
             ramp_step: Nanos::ZERO,
             rate_series: Arc::default(),
             schedule: Arc::default(),
+            adaptive: None,
             failed_request_threshold: None,
             numbered_by_ticket: true,
             conversations_min: Some(0),
             stream_seed: 0,
         }
+    }
+
+    /// The value from which `control` is raised; absent where it is not what is looked for.
+    pub fn first_value(&self, control: Control) -> Option<f64> {
+        self.adaptive.as_ref().filter(|scale| scale.control == control).map(|scale| scale.min)
     }
 
     /// Most requests of this phase in flight; absent without a cap.
@@ -398,13 +432,13 @@ impl PhasePlan {
 
     /// Whether every arrival of a rate that never changes is sent when it is due.
     pub fn keeps_its_rate(&self) -> bool {
-        let changes = self.rate_ramp.is_some() || !self.rate_series.is_empty();
+        let changes = self.rate_ramp.is_some() || !self.rate_series.is_empty() || self.adaptive.is_some();
         !changes && !self.prefill_counted && !self.seamless && self.stop.sessions.is_none()
     }
 
     /// Whether each slot of a closed loop may carry a request from the start on.
     pub const fn keeps_its_slots(&self) -> bool {
-        self.concurrency_ramp.is_none() && !self.prefill_counted
+        self.concurrency_ramp.is_none() && !self.prefill_counted && self.adaptive.is_none()
     }
 
     /// The arrivals of `share`; `None` for a closed loop. The phase begins at position `first` of the order
@@ -418,6 +452,15 @@ impl PhasePlan {
                 series: &self.rate_series,
                 seed: self.stream_seed,
             };
+            if let Some(min) = self.first_value(Control::RequestRate) {
+                let intensity = Intensity::steady(min);
+                return Some(Arrivals::Paced(PacedArrivals::changing(
+                    self.stream_seed,
+                    gaps,
+                    intensity,
+                    share,
+                )));
+            }
             Some(Arrivals::Paced(match Intensity::new(&rates) {
                 None => PacedArrivals::steady(self.stream_seed, gaps, rate_per_s, share),
                 Some(intensity) => PacedArrivals::changing(self.stream_seed, gaps, intensity, share),
@@ -433,8 +476,14 @@ impl PhasePlan {
             Load::Poisson { rate_per_s, .. } => paced(Gaps::Exponential, rate_per_s),
             Load::UserCentric { rate_per_s, users, .. } => {
                 let script = Arc::clone(&plan.script);
-                let users = UserArrivals::new(users, rate_per_s, script, plan.cursor(), first, share);
-                Some(Arrivals::Users(users))
+                let cursor = plan.cursor();
+                let arrivals = match self.first_value(Control::Users) {
+                    None => UserArrivals::new(users, rate_per_s, script, cursor, first, share),
+                    Some(min) => {
+                        UserArrivals::changing(whole(min), users, rate_per_s, script, cursor, first, share)
+                    }
+                };
+                Some(Arrivals::Users(arrivals))
             }
         }
     }
@@ -442,7 +491,14 @@ impl PhasePlan {
 
 /// What the schedule must know of `dataset`.
 pub fn script_of(dataset: &Dataset) -> Script {
-    Script::single(dataset.rows().len())
+    let nanos = |milliseconds: f64| Nanos::from_secs_f64(milliseconds.max(0.0) / 1_000.0);
+    let turns: Vec<Turn> = dataset
+        .details()
+        .iter()
+        .map(|turn| Turn { at: turn.timestamp_ms.map(nanos), delay: turn.delay_ms.map(nanos) })
+        .collect();
+    let sessions = dataset.sessions().iter();
+    Script::new(sessions.map(|session| turns.get(session.rows.clone()).unwrap_or_default()))
 }
 
 /// The conversations of a trace with the times at which each begins, in order.

@@ -5,10 +5,12 @@
 //! results. The shards find their way through the phases by themselves (see the barrier in the shard's
 //! module); whatever else goes on meanwhile is a [`companion`]. [`conduct`] is a run by itself.
 
+mod adaptive;
 pub mod calibrate;
 pub mod companion;
 mod conductor;
 pub mod cores;
+pub mod counting;
 pub mod demand;
 pub mod doctor;
 pub mod environment;
@@ -20,7 +22,11 @@ mod merge;
 pub mod ports;
 pub mod progress;
 pub mod recording;
+pub mod search;
+pub mod sweep;
+pub mod telemetry;
 pub mod tls;
+pub mod traffic;
 
 pub use demand::{in_flight_peak, port_shortage, resolve, useful_shards};
 
@@ -29,15 +35,18 @@ use crate::artifact::Results;
 use crate::artifact::WriteFailure;
 use crate::artifact::calibration::Calibration;
 use crate::config::Config;
-use crate::dataset::Dataset;
+use crate::endpoint::EndpointError;
 use crate::plan::PHASES_MAX;
 use crate::plan::PlanError;
 use crate::plan::Tuning;
+use crate::run::adaptive::Searches;
 use crate::run::cores::Cores;
 use crate::run::fleet::Assignment;
 use crate::run::fleet::Fleet;
 use crate::run::progress::Ui;
+use crate::run::telemetry::TelemetrySettings;
 use crate::run::tls::TlsOptions;
+use crate::run::traffic::Traffic;
 use crate::shard;
 use crate::shard::driver::Idle;
 use crate::shard::ring::RingError;
@@ -69,6 +78,8 @@ pub struct RunOptions {
     pub tls: TlsOptions,
     /// What this machine can do, if that is known: phases are held against it.
     pub calibration: Option<Calibration>,
+    /// How servers and GPUs are read.
+    pub telemetry: TelemetrySettings,
     /// Progress on stderr.
     pub ui: Ui,
     /// Columns of the result tables.
@@ -125,6 +136,15 @@ pub enum RunError {
         /// The directory.
         directory: String,
     },
+    /// The thread that writes records cannot be started.
+    #[error("the thread that writes records cannot be started: {0}")]
+    Recording(#[source] std::io::Error),
+    /// The threads that count tokens cannot be started.
+    #[error("the threads that count tokens cannot be started: {0}")]
+    Counting(#[source] std::io::Error),
+    /// Requests to the endpoint cannot be made.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
     /// A limit of the system is too low.
     #[error(transparent)]
     Limit(#[from] limits::LimitError),
@@ -148,6 +168,9 @@ pub enum RunError {
     /// What requests are to be held against makes no sense.
     #[error(transparent)]
     Judgement(#[from] crate::measure::judgement::JudgementError),
+    /// What is to be read of GPUs cannot be prepared.
+    #[error(transparent)]
+    Telemetry(#[from] telemetry::TelemetryError),
     /// TLS cannot work.
     #[error(transparent)]
     Tls(#[from] tls::TlsRunError),
@@ -172,13 +195,17 @@ impl RunError {
 ///
 /// # Errors
 /// The run cannot start. What happens to it later is in the outcome.
-pub fn conduct(
-    config: &Config,
-    dataset: &Arc<Dataset>,
-    options: &RunOptions,
-) -> Result<RunOutcome, RunError> {
-    let assignment = Assignment { config, dataset, directory: &options.directory, cell: None };
-    Fleet::start(options)?.run(&assignment, &mut [])
+pub fn conduct(config: &Config, traffic: &Traffic, options: &RunOptions) -> Result<RunOutcome, RunError> {
+    let assignment = Assignment { config, traffic, directory: &options.directory, cell: None };
+    run_with_companions(&mut Fleet::start(options)?, &assignment)
+}
+
+/// One run with everything that its config wants to go along.
+fn run_with_companions(fleet: &mut Fleet<'_>, assignment: &Assignment<'_>) -> Result<RunOutcome, RunError> {
+    let mut searches = Searches::default();
+    let mut outcome = fleet.run(assignment, &mut [&mut searches])?;
+    outcome.faults.extend(searches.into_faults());
+    Ok(outcome)
 }
 
 /// Makes the artifact directory, with all that leads to it.

@@ -14,7 +14,7 @@ pub mod sources;
 #[expect(unsafe_code, reason = "the one place that talks to the kernel's shared memory")]
 pub mod sys;
 
-pub use self::meter::spin_window_after;
+pub use self::meter::{spin_window_after, thread_cpu_time};
 
 use crate::measure::Cost;
 use crate::shard::driver::Driver;

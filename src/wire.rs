@@ -23,8 +23,10 @@ mod body;
 pub mod check;
 mod delta;
 mod head;
+mod kept;
 pub mod known;
 mod likeness;
+pub mod protocol;
 pub mod reply;
 pub mod request;
 mod sse;
@@ -32,5 +34,6 @@ pub mod tls;
 
 pub use crate::endpoint::Usage;
 pub use known::Known;
+pub use protocol::{Protocol, TokenSource};
 pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};
-pub use request::{RequestTemplate, uuid_v4, write_uuid};
+pub use request::{RequestTemplate, uuid_v4, write_hex, write_uuid};

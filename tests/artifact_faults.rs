@@ -39,7 +39,7 @@ fn a_full_disk_under_the_record_file_costs_its_lines_and_no_result() {
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let told = told(&output);
     assert!(told.contains("profile_export.jsonl: No space left on device"), "{told}");
-    assert!(told.contains("46 lines of out/profile_export.jsonl were lost"), "{told}");
+    assert!(told.contains("46 lines of the files of single requests were lost"), "{told}");
     assert_eq!(number(&run.json("client_report.json"), "/records_lost"), 46);
     assert_eq!(run.json("profile_export_aiperf.json")["request_count"]["avg"], 40.0);
     check_console(&output);
@@ -65,7 +65,7 @@ fn a_limit_of_file_sizes_ends_the_record_file_after_a_whole_line() {
     let output = limited(&run, 128);
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     let lost = number(&run.json("client_report.json"), "/records_lost");
-    assert!(told(&output).contains(&format!("{lost} lines of out/profile_export.jsonl were lost")));
+    assert!(told(&output).contains(&format!("{lost} lines of the files of single requests were lost")));
     let records = run.records();
     assert!(lost > 0 && !records.is_empty());
     assert_eq!(records.len() as u64 + lost, 206);
@@ -256,6 +256,6 @@ fn records_faster_than_the_disk_are_counted_and_the_run_goes_on() {
     assert!(lost > 0 && !lines.is_empty(), "{lost} lost, {} read", lines.len());
     assert_eq!(lines.len() as u64 + lost, REQUESTS);
     assert!(lines.iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
-    assert!(told.contains(&format!("{lost} lines of out/profile_export.jsonl were lost")), "{told}");
+    assert!(told.contains(&format!("{lost} lines of the files of single requests were lost")), "{told}");
     assert_eq!(run.json("profile_export_aiperf.json")["request_count"]["avg"], REQUESTS as f64);
 }

@@ -59,7 +59,7 @@ fn objectives_slices_and_traces_of_a_run_agree_with_its_records() {
     let output = run(directory.path(), &yaml(more, artifacts));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let out = directory.path().join("out");
-    // The golden run's files, without those of server metrics, raw records and outputs, and the report.
+    // The golden run's files, without raw records and outputs, and phasor's own.
     let expected = [
         ".aiperf_results_ready.json",
         "client_report.json",
@@ -68,16 +68,22 @@ fn objectives_slices_and_traces_of_a_run_agree_with_its_records() {
         "phase_manifest.json",
         "phases/one/profile_export_aiperf.csv",
         "phases/one/profile_export_aiperf.json",
+        "phases/one/server_metrics.json",
         "phases/two/profile_export_aiperf.csv",
         "phases/two/profile_export_aiperf.json",
+        "phases/two/server_metrics.json",
         "phases/warmup/profile_export_aiperf.csv",
         "phases/warmup/profile_export_aiperf.json",
+        "phases/warmup/server_metrics.json",
         "profile_export.jsonl",
         "profile_export_aiperf.csv",
         "profile_export_aiperf.json",
         "profile_export_aiperf_timeslices.csv",
         "profile_export_aiperf_timeslices.json",
         "profile_export_console.txt",
+        "server_metrics_export.csv",
+        "server_metrics_export.json",
+        "telemetry_report.json",
     ];
     assert_eq!(files(&out), expected);
 
@@ -120,12 +126,18 @@ fn a_prefix_and_switched_off_files_leave_the_files_of_the_golden_run() {
         "client_report.json",
         "foo.csv",
         "foo_console.txt",
+        "foo_server_metrics.csv",
+        "foo_server_metrics.json",
         "inputs.json",
         "logs/aiperf.log",
         "phase_manifest.json",
         "phases/one/foo.csv",
+        "phases/one/server_metrics.json",
         "phases/two/foo.csv",
+        "phases/two/server_metrics.json",
         "phases/warmup/foo.csv",
+        "phases/warmup/server_metrics.json",
+        "telemetry_report.json",
     ];
     assert_eq!(files(&directory.path().join("out")), expected);
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-const CONFIG: &str = "benchmark:\n  model: m\n  endpoint: {url: 'http://127.0.0.1:1', type: chat, streaming: true}\n  dataset: {type: synthetic, entries: 4, prompts: {isl: 8, osl: 4}}\n  phases:\n    - {name: profiling, type: concurrency, concurrency: 2, requests: 40}\n";
+const CONFIG: &str = "benchmark:\n  model: m\n  endpoint: {url: 'http://127.0.0.1:1', type: chat, streaming: true}\n  dataset: {type: synthetic, entries: 4, prompts: {isl: 8, osl: 4}}\n  tokenizer: {name: none}\n  phases:\n    - {name: profiling, type: concurrency, concurrency: 2, requests: 40}\n";
 
 fn phasor(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_phasor")).current_dir(directory).args(arguments).output().unwrap()

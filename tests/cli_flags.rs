@@ -107,6 +107,40 @@ fn sample(flag: &Flag) -> Vec<&'static str> {
 }
 
 #[test]
+fn every_flag_of_a_search_changes_it() {
+    let search = |more: &[&str]| {
+        let words = ["--model", "m", "--isl", "4", "--concurrency", "1", "--request-count", "5"];
+        let words = [&words[..], &["--concurrency-max", "64"], more].concat();
+        let loaded = given(None, &words).unwrap_or_else(|faults| panic!("{more:?}: {faults}"));
+        let sweep = loaded.config.sweep.clone();
+        let sweep = sweep.unwrap_or_else(|| panic!("{more:?} makes no sweep"));
+        (sweep.search, sweep.limits)
+    };
+    let plain = search(&[]);
+    for more in [
+        &["--search-space", "phases.profiling.concurrency:2:9:int"][..],
+        &["--concurrency-min", "2"],
+        &["--search-metric", "goodput"],
+        &["--search-stat", "p50"],
+        &["--search-direction", "minimize"],
+        &["--search-max-iterations", "9"],
+        &["--search-initial-points", "3"],
+        &["--search-random-seed", "7"],
+        &["--search-sla", "request_latency:p95:le:500"],
+        &["--ttft-sla-ms", "50"],
+        &["--itl-sla-ms", "5"],
+        &["--tpot-sla-ms", "5"],
+        &["--e2e-sla-ms", "500"],
+        &["--error-rate-sla", "1"],
+    ] {
+        assert_ne!(search(more), plain, "{more:?}");
+    }
+    let refused = given(None, &["--model", "m", "--search-sla", "latency"]);
+    let faults = refused.err().unwrap_or_default();
+    assert!(faults.contains("`--search-sla` takes a limit such as"), "{faults}");
+}
+
+#[test]
 fn every_flag_changes_the_config_or_is_named() {
     let mut silent = Vec::new();
     let mut count = 0;
@@ -133,6 +167,8 @@ fn every_flag_changes_the_config_or_is_named() {
                 }
             }
         }
+        // Each adds to a search that needs others: see the test below.
+        let searches = matches!(flag.sets, flags::Sets::Special(flags::SpecialFlag::Search(_)));
         let is_foreign = matches!(flag.sets, flags::Sets::Nothing(_) | flags::Sets::Refused(_));
         let needs_more = matches!(
             flag.name(),
@@ -146,6 +182,17 @@ fn every_flag_changes_the_config_or_is_named() {
                 | "request-cancellation-delay"
                 | "no-fixed-schedule"
                 | "custom-dataset-type"
+                | "allow-dataset-wrap"
+                | "rankings-passages-stddev"
+                | "rankings-passages-prompt-token-stddev"
+                | "rankings-query-prompt-token-stddev"
+                | "synthesis-speedup-ratio"
+                | "synthesis-prefix-len-multiplier"
+                | "synthesis-prefix-root-multiplier"
+                | "synthesis-prompt-len-multiplier"
+                | "synthesis-output-len-multiplier"
+                | "synthesis-max-isl"
+                | "synthesis-max-osl"
                 | "input-file"
                 | "profile-run-cooldown-seconds"
                 | "set-consistent-seed"
@@ -165,7 +212,7 @@ fn every_flag_changes_the_config_or_is_named() {
                 | "warmup-prefill-concurrency"
                 | "trajectory-start-max-ratio"
         );
-        if effects == 0 && !is_foreign && !needs_more {
+        if effects == 0 && !is_foreign && !needs_more && !searches {
             silent.push(format!("--{} never changes anything", flag.name()));
         }
     }
@@ -201,6 +248,17 @@ fn flags_that_need_others_change_the_config_beside_them() {
         ("--fixed-schedule", "--fixed-schedule-auto-offset=false"),
         ("--input-file trace.jsonl", "--no-fixed-schedule"),
         ("--input-file trace.jsonl", "--custom-dataset-type mooncake_trace"),
+        ("--input-file trace.jsonl", "--allow-dataset-wrap"),
+        ("--input-file trace.jsonl", "--synthesis-speedup-ratio 2"),
+        ("--input-file trace.jsonl", "--synthesis-prefix-len-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-prefix-root-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-prompt-len-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-output-len-multiplier 2"),
+        ("--input-file trace.jsonl", "--synthesis-max-isl 2"),
+        ("--input-file trace.jsonl", "--synthesis-max-osl 2"),
+        ("--rankings-passages-mean 5", "--rankings-passages-stddev 2"),
+        ("--rankings-passages-prompt-token-mean 5", "--rankings-passages-prompt-token-stddev 2"),
+        ("--rankings-query-prompt-token-mean 5", "--rankings-query-prompt-token-stddev 2"),
     ] {
         let plain = alone(before).unwrap_or_else(|faults| panic!("{before}:\n{faults}"));
         let both = alone(&format!("{before} {after}"))

@@ -2,9 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use phasor::dataset::{Distribution, Draws, Law, Sampler, Sampling};
+use phasor::config::Sampling;
+use phasor::dataset::{Distribution, Draws, Law};
 use phasor::rng::child_seed;
 use phasor::rng::numpy::Pcg64;
+use phasor::schedule::Cursor;
 use serde_json::{Value, json};
 
 #[test]
@@ -58,8 +60,10 @@ fn samplers_hand_out_what_aiperfs_do() {
             other => panic!("{other}"),
         };
         let ids = vector["ids"].as_array().unwrap();
-        let mut sampler = Sampler::new(sampling, ids.len(), vector["root_seed"].as_u64().unwrap());
-        let first: Vec<Value> = (0..20).map(|_| ids[sampler.entry()].clone()).collect();
+        let conversations = u32::try_from(ids.len()).unwrap();
+        let mut cursor = Cursor::new(sampling, conversations, vector["root_seed"].as_u64().unwrap());
+        let first: Vec<Value> =
+            (0..20).map(|position| ids[cursor.conversation(position) as usize].clone()).collect();
         assert_eq!(json!(first), vector["first_20"], "{sampling:?} of {}", ids.len());
     }
 }

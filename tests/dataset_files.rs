@@ -345,5 +345,5 @@ fn rows_of_the_config_are_read_like_those_of_a_file() {
         String::from_utf8_lossy(dataset.body(&dataset.rows()[1])),
         r#"{"messages":[{"role":"user","content":"b"}],"model":"m","stream":false,"max_completion_tokens":3}"#
     );
-    assert!(dataset.details().iter().all(|details| details.isl_tokens.is_none()));
+    assert!(dataset.rows().iter().all(|row| row.isl_tokens.is_none()));
 }

@@ -9,9 +9,10 @@ use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Output};
 
+/// Every connection is the load's own: no metrics are read.
 fn yaml(url: &str, phase: &str) -> String {
     format!(
-        "benchmark:\n  model: m\n  endpoint: {{url: '{url}', type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 4, prompts: {{isl: 8, osl: 4}}}}\n  phases:\n    - {phase}\n"
+        "benchmark:\n  model: m\n  gpu_telemetry: {{enabled: false}}\n  server_metrics: {{enabled: false}}\n  endpoint: {{url: '{url}', type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 4, prompts: {{isl: 8, osl: 4}}}}\n  phases:\n    - {phase}\n"
     )
 }
 

@@ -29,12 +29,16 @@ fn four_phases_leave_the_tree_of_files_and_totals_that_add_up() {
     for phase in ["baseline_traffic", "cancellation_stress", "recovery_traffic", "warmup"] {
         expected.push(format!("phases/{phase}/profile_export_aiperf.csv"));
         expected.push(format!("phases/{phase}/profile_export_aiperf.json"));
+        expected.push(format!("phases/{phase}/server_metrics.json"));
     }
     for name in [
         "profile_export.jsonl",
         "profile_export_aiperf.csv",
         "profile_export_aiperf.json",
         "profile_export_console.txt",
+        "server_metrics_export.csv",
+        "server_metrics_export.json",
+        "telemetry_report.json",
     ] {
         expected.push(name.to_owned());
     }
@@ -256,7 +260,12 @@ fn every_example_runs_against_the_built_in_server() {
         let run = Run::new(&shortened);
         let output = run.run(&with_mock(&[]));
         assert_ok(&output);
-        check_files(&run);
+        if ["\nsweep:", "\nmultiRun:"].iter().any(|several| text.contains(several)) {
+            let files = walk(&run.path(""));
+            assert!(files.iter().any(|file| file.contains("aggregate/")), "{files:?}");
+        } else {
+            check_files(&run);
+        }
     }
     assert!(count >= 4, "{count} examples");
 }

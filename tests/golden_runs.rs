@@ -58,12 +58,11 @@ const MEMBERS: [(&str, &str); 2] = [
 ];
 
 /// Fields of records that may be missing.
-const FIELDS: [(&str, &str); 6] = [
+const FIELDS: [(&str, &str); 5] = [
     ("local_ip", "not asked of the kernel"),
     ("local_port", "not asked of the kernel"),
     ("request_ack_ns", "failed requests have it or not, by the way in which they failed"),
-    ("request_headers", "not kept"),
-    ("response_headers", "not kept"),
+    ("response_headers", "read and not kept"),
     ("response_reason", "kept of error statuses only"),
 ];
 

@@ -51,8 +51,10 @@ fn good(start: u64) -> Record {
             reasoning_tokens: None,
             cached_tokens: None,
         }),
-        isl_tokens: 32,
+        isl_tokens: Some(32),
         osl_tokens: Some(4),
+        token_source: phasor::wire::TokenSource::Estimate,
+        counted: phasor::measure::Counted::default(),
     }
 }
 

@@ -55,8 +55,10 @@ fn request(start: u64, end: u64, first_ns: Option<u64>, tokens: (u64, u64), gaps
         body_bytes: 1,
         request_body_bytes: 1,
         usage: first.map(|_| usage),
-        isl_tokens: 1,
+        isl_tokens: Some(1),
         osl_tokens: None,
+        token_source: phasor::wire::TokenSource::Estimate,
+        counted: phasor::measure::Counted::default(),
     }
 }
 

@@ -13,6 +13,7 @@ use counting::allocations;
 use feeder::Feeder;
 use phasor::shard::ring::{Event, Ring, RingOptions, SocketId, Wait};
 use phasor::time::{Clock, Nanos};
+use phasor::wire::KeepTexts;
 use recorded::{Reply, Split, Text};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -96,6 +97,23 @@ fn nothing_is_allocated_beyond_the_exact_samples_either() {
     assert_eq!(allocations(|| feeder.run_to(WARM_UP + COUNTED)), 0);
     let (tally, _) = feeder.finish();
     assert!(!tally.is_exact());
+}
+
+#[test]
+fn texts_that_are_counted_elsewhere_cost_no_allocation() {
+    for text in [Text::Plain, Text::Escapes, Text::Reasoning] {
+        for split in SPLITS {
+            let replies = Reply::recording(text, TOKENS, split);
+            let mut feeder = Feeder::keeping(CLOSED, &replies, 1 << 20, KeepTexts::Yes);
+            feeder.hold_to(64);
+            feeder.run_to(WARM_UP);
+            let allocated = allocations(|| feeder.run_to(WARM_UP + COUNTED));
+            assert_eq!(allocated, 0, "{text:?}, {split:?}");
+            let (tally, _) = feeder.finish();
+            assert!(tally.handed_over() >= WARM_UP + COUNTED);
+            assert_eq!((tally.counts().not_counted, tally.counts().osl_by_usage), (0, 0));
+        }
+    }
 }
 
 const MESSAGE: &[u8] = &[b'm'; 700];

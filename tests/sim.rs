@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "sim/adaptive.rs"]
+mod adaptive;
 #[path = "support/certificates.rs"]
 mod certificates;
 #[path = "sim/loads.rs"]

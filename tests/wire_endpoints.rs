@@ -4,7 +4,7 @@
 
 use phasor::endpoint::{Dialect, EndpointSettings, TemplateSettings};
 use phasor::tokenizer::Tokenizer;
-use phasor::wire::{KeepTexts, Progress, ReplyDecoder};
+use phasor::wire::{KeepTexts, Known, Progress, ReplyDecoder};
 use serde_json::{Value, json};
 
 /// What the decoder makes of a reply: contents, whether it is whole, output and reasoning text.
@@ -62,4 +62,54 @@ fn replies_of_every_endpoint_type_are_the_same_at_every_cut() {
         compared += 1;
     }
     assert!(compared >= 25, "{compared}");
+}
+
+/// A chat stream with this id that thinks, says `texts` and calls a tool.
+fn chat_reply(id: u32, texts: &[&str]) -> String {
+    let message = |delta: Value| {
+        let message = json!({"id": format!("chatcmpl-{id}"), "object": "chat.completion.chunk", "created": 1,
+            "choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
+        format!("data: {message}\n\n")
+    };
+    let mut body = message(json!({"role": "assistant", "content": ""}));
+    body += &message(json!({"reasoning_content": "hm"}));
+    for text in texts {
+        body += &message(json!({"content": text}));
+    }
+    let call =
+        |function: Value| message(json!({"tool_calls": [{"index": 0, "id": "c", "function": function}]}));
+    body += &call(json!({"name": "look", "arguments": ""}));
+    body += &call(json!({"arguments": "{}"}));
+    body += "data: [DONE]\n\n";
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+#[test]
+fn what_replies_say_is_kept_whatever_was_known_before_and_however_they_are_cut() {
+    let settings = EndpointSettings { streaming: true, ..EndpointSettings::new(Dialect::chat(), "m") };
+    for keeps in [KeepTexts::Yes, KeepTexts::SentBack] {
+        let mut known = Known::default();
+        let mut decoder = ReplyDecoder::new(&settings, keeps).unwrap();
+        for (id, size) in (0_u32..40).zip([1, 7, 64, 5_000].into_iter().cycle()) {
+            let last = format!("w{id}");
+            let texts = [" one", " two", " \"three\"\n", "\u{e9}\u{1f600}", last.as_str(), " one"];
+            decoder.reset();
+            for piece in chat_reply(id, &texts).as_bytes().chunks(size) {
+                decoder.feed_knowing(piece, &mut known);
+            }
+            let said = decoder.texts().unwrap();
+            assert_eq!(said.output, texts.concat() + "look{}", "{keeps:?}, {size} bytes a read");
+            assert_eq!(said.reasoning, "hm");
+            let mut history = Vec::new();
+            if let Some(answer) = decoder.answer() {
+                answer.write_items(&mut history);
+                let item: Value = serde_json::from_slice(history.strip_suffix(b",").unwrap()).unwrap();
+                assert_eq!(item["content"], json!("hm".to_owned() + &texts.concat()));
+                assert_eq!(item["tool_calls"][0]["function"], json!({"name": "look", "arguments": "{}"}));
+            }
+        }
+    }
 }

@@ -1,9 +1,12 @@
 //! In steady state neither reading a reply nor writing a request head allocates.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "support/allocations.rs"]
 mod counting;
 
 use counting::allocations;
+use phasor::endpoint::{Dialect, EndpointSettings};
 use phasor::wire::{Known, Progress, ReplyDecoder, RequestTemplate};
 
 #[test]
@@ -36,7 +39,9 @@ fn ten_thousand_replies_allocate_nothing() {
         target: "/v1".to_owned(),
         ..phasor::config::Url::default()
     };
-    let template = RequestTemplate::new(&url, true);
+    let settings = EndpointSettings { streaming: true, ..EndpointSettings::new(Dialect::chat(), "m") };
+    let headers = settings.request_headers(&[]).unwrap();
+    let template = RequestTemplate::new(&url, &headers);
     let mut head = Vec::with_capacity(1_024);
     let (mut decoder, mut known) = (ReplyDecoder::default(), Known::default());
     let mut round = |size: usize| {

@@ -8,6 +8,7 @@ use phasor::measure::{PhaseTally, RecordBatch};
 use phasor::plan::{Plan, Shared};
 use phasor::schedule::Share;
 use phasor::time::{Nanos, Stamp};
+use phasor::wire::{KeepTexts, Protocol};
 use std::sync::Arc;
 
 /// Records per batch.
@@ -40,6 +41,11 @@ impl<'a> Feeder<'a> {
     /// An engine in the one phase that `phase` describes, as a YAML flow mapping without its name. It keeps
     /// `samples_max` exact values per metric.
     pub(crate) fn new(phase: &str, replies: &'a [Reply], samples_max: usize) -> Self {
+        Self::keeping(phase, replies, samples_max, KeepTexts::No)
+    }
+
+    /// As [`Feeder::new`]; the texts of replies are kept and handed over to be counted, or are not.
+    pub(crate) fn keeping(phase: &str, replies: &'a [Reply], samples_max: usize, keeps: KeepTexts) -> Self {
         let yaml = format!(
             "randomSeed: 42\nbenchmark:\n  model: m\n  \
              endpoint: {{url: 'http://127.0.0.1:8000', type: chat, streaming: true}}\n  \
@@ -47,16 +53,21 @@ impl<'a> Feeder<'a> {
              phases:\n    - {{name: profiling, {phase}}}\n"
         );
         let config = config::parse("feeder.yaml", &yaml).unwrap().config;
-        let dataset = Arc::new(phasor::dataset::synthetic(&config).unwrap());
+        let traffic = phasor::run::traffic::Traffic::in_words(&config).unwrap();
+        let dataset = Arc::clone(&traffic.dataset);
+        let protocol = Protocol::new(&config.endpoint.urls, &traffic.settings, keeps).unwrap();
+        let text_bytes = if keeps == KeepTexts::No { 0 } else { 1 << 20 };
         let plan = Arc::new(Plan::new(&config, dataset.rows().len(), 1));
         let mut engine = Engine::new(EngineOptions {
             shared: Arc::new(Shared::new(&plan)),
             plan,
             dataset,
+            protocol: Arc::new(protocol.counted_by_client()),
             share: Share::new(0, 1),
             connections_max: 4_096,
             samples_max,
             batch_records: BATCH_RECORDS,
+            batch_text_bytes: text_bytes,
             identifier_seed: 7,
         });
         engine.begin_phase(0, PhaseStart { at: Stamp::from_nanos(1), first_row: 0 });
@@ -65,7 +76,7 @@ impl<'a> Feeder<'a> {
             replies,
             answers: Vec::with_capacity(4_096),
             head: Vec::with_capacity(4_096),
-            spare: RecordBatch::with_capacity(BATCH_RECORDS),
+            spare: RecordBatch::with_texts(BATCH_RECORDS, text_bytes),
             sent: 0,
             now: Stamp::from_nanos(1),
             digest: Digest::default(),

@@ -3,6 +3,7 @@
 use phasor::config;
 use phasor::run::cores::{CoreRequest, assign, available};
 use phasor::run::progress::Ui;
+use phasor::run::telemetry::TelemetrySettings;
 use phasor::run::tls::TlsOptions;
 use phasor::run::{RunOptions, conduct};
 use phasor::shard::driver::Idle;
@@ -18,10 +19,14 @@ use std::sync::Arc;
 /// When the run does not start, has a fault, or a request fails.
 #[allow(dead_code, reason = "one bench always says what TLS needs")]
 pub(crate) fn run(yaml: &str, cpus: &[usize], idle: Option<Idle>, directory: &Path) -> Value {
-    run_over(yaml, cpus, idle, directory, TlsOptions::default())
+    run_with(yaml, cpus, idle, directory, (TlsOptions::default(), None))
 }
 
 /// As [`run`], with what TLS needs.
+///
+/// # Panics
+/// As [`run`].
+#[allow(dead_code, reason = "one bench speaks TLS")]
 pub(crate) fn run_over(
     yaml: &str,
     cpus: &[usize],
@@ -29,8 +34,35 @@ pub(crate) fn run_over(
     directory: &Path,
     tls: TlsOptions,
 ) -> Value {
-    let config = config::parse("bench.yaml", yaml).unwrap().config;
-    let dataset = Arc::new(phasor::dataset::synthetic(&config).unwrap());
+    run_with(yaml, cpus, idle, directory, (tls, None))
+}
+
+/// As [`run`], while the server's metrics are read.
+///
+/// # Panics
+/// As [`run`].
+#[allow(dead_code, reason = "one bench reads metrics")]
+pub(crate) fn run_reading(
+    yaml: &str,
+    cpus: &[usize],
+    idle: Option<Idle>,
+    directory: &Path,
+    telemetry: TelemetrySettings,
+) -> Value {
+    run_with(yaml, cpus, idle, directory, (TlsOptions::default(), Some(telemetry)))
+}
+
+fn run_with(
+    yaml: &str,
+    cpus: &[usize],
+    idle: Option<Idle>,
+    directory: &Path,
+    (tls, telemetry): (TlsOptions, Option<TelemetrySettings>),
+) -> Value {
+    let mut config = config::parse("bench.yaml", yaml).unwrap().config;
+    config.gpu_telemetry.enabled = false;
+    config.server_metrics.enabled = telemetry.is_some();
+    let traffic = phasor::run::traffic::Traffic::in_words(&config).unwrap();
     let shards = u16::try_from(cpus.len()).unwrap();
     let request = CoreRequest { shards: Some(shards), cpus: Some(cpus.to_vec()), mock: false };
     let options = RunOptions {
@@ -41,6 +73,7 @@ pub(crate) fn run_over(
         sources: Sources::default(),
         tls,
         calibration: None,
+        telemetry: telemetry.unwrap_or_default(),
         ui: Ui::None,
         console_width: phasor::artifact::console::WIDTH,
         directory: directory.to_owned(),
@@ -49,7 +82,7 @@ pub(crate) fn run_over(
         interrupt: Arc::default(),
         clock: Clock::start(),
     };
-    let outcome = conduct(&config, &dataset, &options).unwrap();
+    let outcome = conduct(&config, &traffic, &options).unwrap();
     assert!(outcome.faults.is_empty(), "{:?}", outcome.faults);
     let report = std::fs::read(directory.join("client_report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();

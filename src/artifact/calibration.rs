@@ -73,7 +73,7 @@ impl Calibration {
     /// The member `calibration` of a phase.
     pub(super) fn json(&self, run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
         let mut floor = json!({ "request_latency": self.request_latency.json() });
-        if run.config.endpoint.streaming {
+        if run.config.endpoint.streams_tokens() {
             floor["time_to_first_token"] = self.time_to_first_token.json();
         }
         let mut member = json!({ "floor_ns": floor });

@@ -1,7 +1,6 @@
 //! `client_report.json`: what only phasor knows (docs/artifacts.md has every member).
 
-use crate::artifact::{FinishedPhase, FinishedRun, ShardReport};
-use crate::dataset::ISL_RULE;
+use crate::artifact::{CountingReport, FinishedPhase, FinishedRun, ShardReport};
 use crate::measure::PhaseTally;
 use crate::measure::catalogue::Sampled;
 use crate::measure::handshakes::Handshakes;
@@ -16,7 +15,7 @@ pub const CLIENT_REPORT: &str = "client_report.json";
 
 /// The report.
 pub(super) fn report(run: &FinishedRun<'_>) -> Json {
-    let streaming = run.config.endpoint.streaming;
+    let streaming = run.config.endpoint.streams_tokens();
     let tallies: Vec<&PhaseTally> = run.phases.iter().map(|phase| &phase.tally).collect();
     let mut members = Map::new();
     let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
@@ -27,8 +26,11 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
         add("random_seed", json!(seed));
     }
     add("interrupted", json!(run.interrupted));
-    add("total", Json::Object(numbers(&tallies, streaming)));
+    add("total", Json::Object(numbers(&tallies, streaming, run.dataset.isl_rule())));
     add("phases", run.phases.iter().map(|one| phase(run, one)).collect());
+    if let Some(counting) = &run.counting {
+        add("counting", self::counting(counting, &tallies));
+    }
     add("records_lost", json!(run.records_lost));
     if !run.warnings.is_empty() {
         add("warnings", json!(run.warnings));
@@ -51,7 +53,7 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("sending_end_ns", json!(run.clock.unix_ns(phase.sending_ended)));
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
     members.extend(proof(phase));
-    members.extend(numbers(&[&phase.tally], run.config.endpoint.streaming));
+    members.extend(numbers(&[&phase.tally], run.config.endpoint.streams_tokens(), run.dataset.isl_rule()));
     if let Some(calibration) = &run.calibration {
         members.insert("calibration".to_owned(), calibration.json(run, phase));
     }
@@ -59,7 +61,7 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
 }
 
 /// What is said of a phase, and of all phases together.
-fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
+fn numbers(tallies: &[&PhaseTally], streaming: bool, isl_rule: &str) -> Map<String, Json> {
     let counts = Counts::sum(tallies.iter().map(|tally| tally.counts()));
     let exact = tallies.iter().all(|tally| tally.is_exact());
     let mut members = Map::new();
@@ -97,8 +99,13 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
     add("percentile_method", json!(if exact { "exact" } else { "hdr3" }));
     let counting = json!({
         "isl": { "usage": counts.isl_by_usage, "rule": counts.isl_by_rule },
-        "osl": { "usage": counts.osl_by_usage, "chunks": counts.osl_by_chunks },
-        "isl_rule": ISL_RULE,
+        "osl": {
+            "usage": counts.osl_by_usage,
+            "chunks": counts.osl_by_chunks,
+            "tokenizer": counts.osl_by_tokenizer,
+        },
+        "not_counted": counts.not_counted,
+        "isl_rule": isl_rule,
     });
     add("token_counting", counting);
     add("request_body_bytes", json!(counts.request_body_bytes));
@@ -172,6 +179,21 @@ fn intervals(tallies: &[&PhaseTally], streaming: bool) -> Map<String, Json> {
             (!intervals.is_empty()).then(|| (sampled.metric().tag.to_owned(), Json::Object(intervals)))
         })
         .collect()
+}
+
+/// What it cost to count tokens, and what found no room in the queue.
+fn counting(counting: &CountingReport, tallies: &[&PhaseTally]) -> Json {
+    let not_counted: u64 = tallies.iter().map(|tally| tally.counts().not_counted).sum();
+    let mut members = json!({
+        "tokenizer": counting.tokenizer,
+        "threads": counting.threads,
+        "requests": counting.requests,
+        "not_counted": not_counted,
+    });
+    if let Some(cpu_time) = counting.cpu_time {
+        members["cpu_time_ns"] = json!(cpu_time.0);
+    }
+    members
 }
 
 /// What one shard cost; what the system did not tell is absent.

@@ -3,7 +3,7 @@
 use crate::artifact::grid::{Align, Grid, wrap};
 use crate::artifact::json::INCOMPLETE_REASON;
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedRun, names, panel};
+use crate::artifact::{FinishedRun, names, panel, telemetry};
 use crate::measure::catalogue::Table;
 use crate::measure::statistics::Statistics;
 use crate::measure::summary::{Summary, Value};
@@ -20,7 +20,7 @@ pub const WIDTH: usize = 140;
 /// Headers longer than this have their unit on a line of its own.
 const HEADER_LINE_MAX: usize = 30;
 
-const SHOWN: [(&str, Align); 8] = [
+pub(super) const SHOWN: [(&str, Align); 8] = [
     ("Metric", Align::Right),
     ("avg", Align::Right),
     ("min", Align::Right),
@@ -71,11 +71,14 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
             text.push('\n');
         }
     }
-    if let Some(phase) = run.phases.first()
-        && let Some(warning) = panel::length_mismatch(root, phase.tally.judgement(), width)
-    {
-        text.push('\n');
-        text.push_str(&warning);
+    text.push_str(&telemetry::tables(run, root, width));
+    if let Some(phase) = run.phases.first() {
+        let judgement = phase.tally.judgement();
+        let warnings = [panel::usage_discrepancy, panel::length_mismatch];
+        for warning in warnings.into_iter().filter_map(|warning| warning(root, judgement, width)) {
+            text.push('\n');
+            text.push_str(&warning);
+        }
     }
     section(&mut text, &client_table(run), width);
     text.push_str(&reasons(run));
@@ -115,6 +118,9 @@ pub fn footer(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Str
     if artifacts.slice_duration.is_some() {
         export("Time Slices", names::slices_json(artifacts));
     }
+    if run.telemetry.has_servers() || run.telemetry.has_gpus() {
+        export("Telemetry Report", telemetry::TELEMETRY_REPORT.to_owned());
+    }
     export("Client Report", super::client_report::CLIENT_REPORT.to_owned());
     export("Log File", super::log::LOG.to_owned());
     if run.interrupted {
@@ -132,7 +138,7 @@ fn duration_s(root: &Scope) -> Option<f64> {
         .or_else(|| root.span.map(|(start, end)| end.since(start).as_secs_f64()))
 }
 
-fn section(text: &mut String, grid: &Grid, width: usize) {
+pub(super) fn section(text: &mut String, grid: &Grid, width: usize) {
     if !grid.is_empty() {
         text.push('\n');
         text.push_str(&grid.draw(width));
@@ -260,7 +266,7 @@ fn client_row(name: String, counts: &Counts, late: Option<[Nanos; 3]>, verdict: 
 }
 
 /// Two decimals and thousands separators.
-fn decimal(value: f64) -> String {
+pub(super) fn decimal(value: f64) -> String {
     let text = format!("{value:.2}");
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("-", digits));
     let (integer, fraction) = digits.split_once('.').unwrap_or((digits, "00"));

@@ -1,7 +1,7 @@
 //! `inputs.json` (spec/artifacts 3): what will be sent, written before the first request.
 
 use crate::artifact::file::{WriteFailure, write_with};
-use crate::dataset::{Dataset, Row};
+use crate::dataset::{Dataset, Session};
 use serde::ser::{Error, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
@@ -20,23 +20,28 @@ struct Rows<'a>(&'a Dataset);
 #[derive(Serialize)]
 struct Conversation<'a> {
     session_id: &'a str,
-    payloads: [Json; 1],
+    payloads: Vec<Json>,
 }
 
 impl Serialize for Rows<'_> {
-    /// One row at a time, so that a large dataset is not held twice.
+    /// One conversation at a time, so that a large dataset is not held twice.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut rows = serializer.serialize_seq(Some(self.0.rows().len()))?;
-        for row in self.0.rows() {
-            rows.serialize_element(&conversation(self.0, row).map_err(S::Error::custom)?)?;
+        let mut rows = serializer.serialize_seq(Some(self.0.sessions().len()))?;
+        for session in self.0.sessions() {
+            rows.serialize_element(&conversation(self.0, session).map_err(S::Error::custom)?)?;
         }
         rows.end()
     }
 }
 
-fn conversation<'a>(dataset: &Dataset, row: &'a Row) -> Result<Conversation<'a>, serde_json::Error> {
-    let payload = serde_json::from_slice(dataset.body(row))?;
-    Ok(Conversation { session_id: &row.conversation_id, payloads: [payload] })
+/// Each turn alone, without the history that it is sent with.
+fn conversation<'a>(dataset: &'a Dataset, session: &Session) -> Result<Conversation<'a>, serde_json::Error> {
+    let rows = dataset.rows().get(session.rows.clone()).unwrap_or_default();
+    let payloads = rows.iter().map(|row| serde_json::from_slice(dataset.body(row)));
+    Ok(Conversation {
+        session_id: rows.first().map_or("", |row| &row.conversation_id),
+        payloads: payloads.collect::<Result<_, _>>()?,
+    })
 }
 
 /// Writes `inputs.json` into `directory`, which is made if it is not there.

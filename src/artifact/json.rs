@@ -1,7 +1,7 @@
 //! `profile_export_aiperf.json` of the run and of each phase (spec/artifacts 4).
 
-use crate::artifact::FinishedRun;
 use crate::artifact::results::{Results, Scope};
+use crate::artifact::{FinishedRun, telemetry};
 use crate::measure::statistics::PERCENTILES;
 use crate::measure::summary::{Summary, Value};
 use crate::measure::tally::ErrorGroup;
@@ -54,12 +54,12 @@ pub(super) fn root(directory: &Path, run: &FinishedRun<'_>, results: &Results) -
             .values()
             .map(|(metric, value)| (metric.tag.to_owned(), object(metric.unit.name(), value)))
     });
-    document(directory, run, &results.root, warmup.map(Iterator::collect))
+    document(directory, run, &results.root, warmup.map(Iterator::collect), telemetry::gpu_root(run))
 }
 
 /// The results of one phase.
 pub(super) fn phase(directory: &Path, run: &FinishedRun<'_>, scope: &Scope) -> Json {
-    document(directory, run, scope, None)
+    document(directory, run, scope, None, None)
 }
 
 fn document(
@@ -67,6 +67,7 @@ fn document(
     run: &FinishedRun<'_>,
     scope: &Scope,
     warmup_metrics: Option<Map<String, Json>>,
+    telemetry: Option<Json>,
 ) -> Json {
     let mut members = Map::new();
     let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
@@ -77,6 +78,9 @@ fn document(
         if let Some((tag, value)) = member(&scope.summary, tag) {
             add(tag, value);
         }
+    }
+    if let Some(telemetry) = telemetry {
+        add("telemetry_data", telemetry);
     }
     add("input_config", input_config(directory, run));
     add("run_info", run_info(run));
@@ -202,8 +206,11 @@ fn error(group: &ErrorGroup) -> Json {
     json!({ "error_details": details, "count": group.count })
 }
 
-/// Local wall time without zone, to the microsecond; UTC where the zone of the machine is not known.
-fn local_time(unix_ns: u64) -> String {
+/// Local wall time without zone, to the microsecond, as Python writes it: whole seconds have no fraction. UTC
+/// where the zone of the machine is not known.
+pub(super) fn local_time(unix_ns: u64) -> String {
     let stamp = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
-    stamp.to_zoned_datetime(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()
+    let whole = (unix_ns / 1_000).is_multiple_of(1_000_000);
+    let format = if whole { "%Y-%m-%dT%H:%M:%S" } else { "%Y-%m-%dT%H:%M:%S%.6f" };
+    stamp.to_zoned_datetime(TimeZone::system()).strftime(format).to_string()
 }

@@ -66,7 +66,7 @@ impl LineFile {
     }
 
     /// Writes what is held, and puts the file back in its place if it is no longer there.
-    pub fn finish(mut self) -> Finished {
+    pub fn finish(&mut self) -> Finished {
         if let Err(error) = self.offer() {
             self.fault.get_or_insert(error);
         }

@@ -1,7 +1,7 @@
 //! `phase_manifest.json` (spec/artifacts 8): the phases that ran, their windows and their files.
 
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedPhase, FinishedRun, names};
+use crate::artifact::{FinishedPhase, FinishedRun, names, telemetry};
 use crate::measure::tally::ErrorGroup;
 use serde_json::{Map, Value as Json, json};
 
@@ -31,8 +31,12 @@ fn entry(run: &FinishedRun<'_>, phase: &FinishedPhase, scope: &Scope) -> Json {
         "error_summary": scope.errors.iter().map(error).collect::<Vec<_>>(),
         "metrics_csv": path(names::csv(artifacts)),
     });
-    if let (true, Some(members)) = (artifacts.summary_json, entry.as_object_mut()) {
-        members.insert("metrics_json".to_owned(), json!(path(names::json(artifacts))));
+    if let Some(members) = entry.as_object_mut() {
+        if artifacts.summary_json {
+            members.insert("metrics_json".to_owned(), json!(path(names::json(artifacts))));
+        }
+        let files = telemetry::files_of(run, phase).into_iter();
+        members.extend(files.map(|(member, path)| (member.to_owned(), json!(path))));
     }
     entry
 }
@@ -53,7 +57,8 @@ fn error(group: &ErrorGroup) -> Json {
     })
 }
 
-fn sorted(value: Json) -> Json {
+/// The same with the members of every object by name.
+pub(super) fn sorted(value: Json) -> Json {
     match value {
         Json::Array(items) => items.into_iter().map(sorted).collect(),
         Json::Object(members) => {

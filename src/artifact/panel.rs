@@ -6,7 +6,7 @@ use crate::measure::summary::{Summary, Value};
 use std::fmt::Write;
 
 /// Draws `lines` in a box with round corners, no wider than `width`.
-fn panel(title: &str, lines: &[String], width: usize) -> String {
+pub(super) fn panel(title: &str, lines: &[String], width: usize) -> String {
     let room = width.saturating_sub(6).max(20);
     let lines: Vec<String> = lines
         .iter()
@@ -55,6 +55,40 @@ pub(super) fn length_mismatch(summary: &Summary, judgement: &Judgement, width: u
             .to_owned(),
     ];
     Some(panel("Output Sequence Length Mismatch Warning", &lines, width))
+}
+
+/// The warning that the server counts tokens otherwise than the client; absent when it does not.
+pub(super) fn usage_discrepancy(summary: &Summary, judgement: &Judgement, width: usize) -> Option<String> {
+    let discrepant = summary.single("usage_discrepancy_count").filter(|count| *count > 0.0)?;
+    let of = summary.single("request_count")?;
+    let averages = [
+        ("prompt tokens", "usage_prompt_tokens_diff_pct"),
+        ("reply tokens", "usage_completion_tokens_diff_pct"),
+        ("reasoning tokens", "usage_reasoning_tokens_diff_pct"),
+    ];
+    let mut lines = vec![format!(
+        "{discrepant} of {of} requests ({:.1}%) show a difference exceeding {}% between the tokens that the server \
+         reports and those that the client counts.",
+        discrepant / of * 100.0,
+        judgement.usage_threshold()
+    )];
+    for (name, tag) in averages {
+        if let Some(Value::Full(difference)) = summary.value(tag) {
+            lines.push(format!("Average difference of {name}: {:.1}%", difference.avg));
+        }
+    }
+    lines.extend([
+        String::new(),
+        "Why: the server puts a chat template around prompts, or the tokenizer is not the model's."
+            .to_owned(),
+        "What helps: name the model's own tokenizer (`--tokenizer`), or take the server's counts \
+         (`--use-server-token-count`)."
+            .to_owned(),
+        "Each request's values are usage_*_diff_pct in the record file. The threshold is \
+         AIPERF_METRICS_USAGE_PCT_DIFF_THRESHOLD."
+            .to_owned(),
+    ]);
+    Some(panel("Token Count Discrepancy Warning", &lines, width))
 }
 
 #[cfg(test)]

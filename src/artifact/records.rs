@@ -5,6 +5,7 @@
 
 mod trace;
 
+use crate::artifact::raw::RawHeader;
 use crate::config::Config;
 use crate::dataset::Dataset;
 pub use crate::measure::RecordBatch;
@@ -20,16 +21,14 @@ use std::sync::Arc;
 /// Turns batches of records into lines.
 #[derive(Debug)]
 pub struct RecordLines {
-    clock: Clock,
-    /// Each dataset row's conversation as a JSON string.
-    conversations: Vec<String>,
-    /// Each phase's members, from `benchmark_phase` to `phase_kind`.
-    phases: Vec<String>,
+    metadata: Metadata,
     metrics: Vec<MetricText>,
     judgement: Arc<Judgement>,
     trace: bool,
     /// Where requests went, if all went to one address.
     remote: Option<SocketAddr>,
+    /// What every request says of itself, where that is known.
+    headers: Option<Vec<RawHeader>>,
     line: Vec<u8>,
 }
 
@@ -59,31 +58,9 @@ impl RecordLines {
     /// Prepares the texts that lines share. Lines say of each good request whether it met the objectives of
     /// `judgement`, if there are any.
     pub fn new(config: &Config, dataset: &Dataset, clock: Clock, judgement: Arc<Judgement>) -> Self {
-        let mut profiling = 0_u16;
-        let phases = config
-            .phases
-            .iter()
-            .enumerate()
-            .map(|(index, phase)| {
-                let kind = phase.kind.name();
-                let profiling_index = match phase.kind {
-                    crate::config::PhaseKind::Profiling => {
-                        let text = format!("\"profiling_index\":{profiling},");
-                        profiling += 1;
-                        text
-                    }
-                    crate::config::PhaseKind::Warmup => String::new(),
-                };
-                let name = json_string(&phase.name);
-                format!(
-                    "\"benchmark_phase\":\"{kind}\",\"phase_index\":{index},{profiling_index}\
-                     \"phase_name\":{name},\"phase_kind\":\"{kind}\""
-                )
-            })
-            .collect();
         let metrics = SAMPLED
             .iter()
-            .filter(|metric| config.endpoint.streaming || !metric.streaming)
+            .filter(|metric| config.endpoint.streams_tokens() || !metric.streaming)
             .map(|metric| MetricText {
                 metric,
                 before: format!("\"{}\":{{\"value\":", metric.tag),
@@ -93,13 +70,12 @@ impl RecordLines {
             .filter(|text| !matches!(text.metric.source, Source::Record(Feed::All, _)))
             .collect();
         Self {
-            clock,
-            conversations: dataset.rows().iter().map(|row| json_string(&row.conversation_id)).collect(),
-            phases,
+            metadata: Metadata::new(config, dataset, clock),
             metrics,
             judgement,
             trace: config.artifacts.trace,
             remote: None,
+            headers: None,
             line: Vec::with_capacity(8 * 1_024),
         }
     }
@@ -111,6 +87,13 @@ impl RecordLines {
             [only] => Some(*only),
             [] | [_, ..] => None,
         };
+        self
+    }
+
+    /// Requests have `headers`, in their order; traces list them, secrets taken out.
+    #[must_use]
+    pub fn sending(mut self, headers: Vec<RawHeader>) -> Self {
+        self.headers = Some(headers);
         self
     }
 
@@ -134,22 +117,63 @@ impl RecordLines {
     }
 
     fn render(&mut self, record: &Record, gaps_ns: &[u64]) -> io::Result<()> {
-        let Self { clock, conversations, phases, metrics, judgement, trace, remote, line } = self;
+        let Self { metadata, metrics, judgement, trace, remote, headers, line } = self;
+        line.extend_from_slice(b"{\"metadata\":");
+        metadata.render(line, record)?;
+        line.extend_from_slice(b",\"metrics\":{");
+        render_metrics(line, metrics, record, gaps_ns)?;
+        if matches!(record.outcome, Outcome::Ok) && judgement.has_objectives() {
+            let held = u8::from(judgement.holds(&Facts::of(record)));
+            // A good request has metrics, so something stands before it.
+            write!(line, ",\"good_request_count\":{{\"value\":{held},\"unit\":\"requests\"}}")?;
+        }
+        line.push(b'}');
+        if *trace {
+            trace::render(line, record, metadata.clock, *remote, headers.as_deref())?;
+        }
+        render_failure(line, record)?;
+        line.extend_from_slice(b"}\n");
+        Ok(())
+    }
+}
+
+/// The member `metadata` of the files that have one object per request.
+#[derive(Debug)]
+pub(in crate::artifact) struct Metadata {
+    clock: Clock,
+    /// Each dataset row's members `conversation_id` and `turn_index`, without the name of the first.
+    conversations: Vec<String>,
+    /// Each phase's members, from `benchmark_phase` to `phase_kind`.
+    phases: Vec<String>,
+}
+
+impl Metadata {
+    /// Prepares the texts that objects share.
+    pub(in crate::artifact) fn new(config: &Config, dataset: &Dataset, clock: Clock) -> Self {
+        Self { clock, conversations: conversations(dataset), phases: phases(config) }
+    }
+
+    /// Appends the object of one request.
+    ///
+    /// # Errors
+    /// A record whose phase or row the config and the dataset do not have.
+    pub(in crate::artifact) fn render(&self, line: &mut Vec<u8>, record: &Record) -> io::Result<()> {
         let missing =
             |what| io::Error::new(io::ErrorKind::InvalidData, format!("a record's {what} is unknown"));
-        let phase = phases.get(usize::from(record.phase)).ok_or_else(|| missing("phase"))?;
-        let conversation = conversations.get(record.row as usize).ok_or_else(|| missing("dataset row"))?;
-        let unix = |stamp: Stamp| clock.unix_ns(stamp);
+        let phase = self.phases.get(usize::from(record.phase)).ok_or_else(|| missing("phase"))?;
+        let conversation =
+            self.conversations.get(record.row as usize).ok_or_else(|| missing("dataset row"))?;
+        let unix = |stamp: Stamp| self.clock.unix_ns(stamp);
         let cancelled = matches!(record.outcome, Outcome::Cancelled { .. });
         let end = request_end(record);
 
-        write!(line, "{{\"metadata\":{{\"session_num\":{},\"x_request_id\":", record.number)?;
+        write!(line, "{{\"session_num\":{},\"x_request_id\":", record.number)?;
         uuid(line, record.request_id);
         line.extend_from_slice(b",\"x_correlation_id\":");
         uuid(line, record.correlation_id);
         write!(
             line,
-            ",\"conversation_id\":{conversation},\"turn_index\":0,\"credit_issued_ns\":{},\"request_start_ns\":{}",
+            ",\"conversation_id\":{conversation},\"credit_issued_ns\":{},\"request_start_ns\":{}",
             unix(record.planned),
             unix(record.issued)
         )?;
@@ -171,24 +195,39 @@ impl RecordLines {
             b",\"context_overflow_skip\":false,\"agent_depth\":0,\"root_correlation_id\":",
         );
         uuid(line, record.correlation_id);
-        line.extend_from_slice(b"},\"metrics\":{");
-        render_metrics(line, metrics, record, gaps_ns)?;
-        if matches!(record.outcome, Outcome::Ok) && judgement.has_objectives() {
-            let held = u8::from(judgement.holds(&Facts::of(record)));
-            // A good request has metrics, so something stands before it.
-            write!(line, ",\"good_request_count\":{{\"value\":{held},\"unit\":\"requests\"}}")?;
-        }
         line.push(b'}');
-        if *trace {
-            trace::render(line, record, *clock, *remote)?;
-        }
-        match &record.outcome {
-            Outcome::Abandoned | Outcome::Ok => {}
-            Outcome::Cancelled { delay } => render_error(line, &Failure::cancelled(*delay))?,
-            Outcome::Failed(failure) => render_error(line, failure)?,
-        }
-        line.extend_from_slice(b"}\n");
         Ok(())
+    }
+}
+
+/// The members of each phase.
+fn phases(config: &Config) -> Vec<String> {
+    let mut profiling = 0_u16;
+    let phases = config.phases.iter().enumerate().map(|(index, phase)| {
+        let kind = phase.kind.name();
+        let profiling_index = match phase.kind {
+            crate::config::PhaseKind::Profiling => {
+                let text = format!("\"profiling_index\":{profiling},");
+                profiling += 1;
+                text
+            }
+            crate::config::PhaseKind::Warmup => String::new(),
+        };
+        let name = json_string(&phase.name);
+        format!(
+            "\"benchmark_phase\":\"{kind}\",\"phase_index\":{index},{profiling_index}\
+             \"phase_name\":{name},\"phase_kind\":\"{kind}\""
+        )
+    });
+    phases.collect()
+}
+
+/// Appends the member `error` of a request that has one, with a comma in front.
+pub(in crate::artifact) fn render_failure(line: &mut Vec<u8>, record: &Record) -> io::Result<()> {
+    match &record.outcome {
+        Outcome::Abandoned | Outcome::Ok => Ok(()),
+        Outcome::Cancelled { delay } => render_error(line, &Failure::cancelled(*delay)),
+        Outcome::Failed(failure) => render_error(line, failure),
     }
 }
 
@@ -238,6 +277,7 @@ fn render_metrics(
             Source::Adjusted(_)
             | Source::Curve(_)
             | Source::Derived(_)
+            | Source::Elsewhere
             | Source::Gaps
             | Source::Record(..) => continue,
         }
@@ -259,12 +299,19 @@ fn render_error(line: &mut Vec<u8>, failure: &Failure) -> io::Result<()> {
     Ok(())
 }
 
+/// What is said of each row's place in the dataset.
+fn conversations(dataset: &Dataset) -> Vec<String> {
+    let turns = dataset.sessions().iter().flat_map(|session| 0..session.rows.len());
+    let rows = dataset.rows().iter().zip(turns);
+    rows.map(|(row, turn)| format!("{},\"turn_index\":{turn}", json_string(&row.conversation_id))).collect()
+}
+
 fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
 /// Appends a UUID as a JSON string.
-fn uuid(line: &mut Vec<u8>, id: u128) {
+pub(in crate::artifact) fn uuid(line: &mut Vec<u8>, id: u128) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     line.push(b'"');
     for (at, byte) in id.to_be_bytes().into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! What each file is about: the scopes of a run and their numbers, computed once for every format.
 
-use crate::artifact::{FinishedPhase, FinishedRun};
+use crate::artifact::{FinishedPhase, FinishedRun, telemetry};
 use crate::config::{Config, Load, PhaseKind};
 use crate::measure::PhaseTally;
 use crate::measure::summary::{DurationRule, Summary, Terms, Timing};
@@ -63,7 +63,8 @@ impl Results {
         };
         let root = pool(&profiling).map(|root| Scope { interrupted: run.interrupted, ..root });
         let warmup = pool(&warmups).filter(|warmup| warmup.summary.counts().completed() > 0);
-        let root = root.unwrap_or_else(|| Scope::of(run.config, run.clock, &[]));
+        let mut root = root.unwrap_or_else(|| Scope::of(run.config, run.clock, &[]));
+        telemetry::add_energy(run, &mut root.summary);
         Self { root, warmup, phases }
     }
 }
@@ -98,7 +99,7 @@ fn scopes(config: &Config, clock: Clock, groups: &[Vec<&FinishedPhase>]) -> Vec<
 impl Scope {
     /// Pools phases: their windows add up, and two or more of them make the sum the benchmark's duration.
     fn of(config: &Config, clock: Clock, phases: &[&FinishedPhase]) -> Self {
-        let streaming = config.endpoint.streaming;
+        let streaming = config.endpoint.streams_tokens();
         let is_replayed = |phase: &&FinishedPhase| {
             let configured = config.phases.get(usize::from(phase.index));
             configured.is_some_and(|phase| matches!(phase.load, Load::FixedSchedule { .. }))

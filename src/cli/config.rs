@@ -90,10 +90,16 @@ struct InitArguments {
 
 /// Name and text of each template: the examples, which the tests run.
 const TEMPLATES: &[(&str, &str)] = &[
+    ("adaptive", include_str!("../../examples/adaptive.yaml")),
     ("multi-phase", include_str!("../../examples/multi-phase.yaml")),
+    ("multi-turn", include_str!("../../examples/multi-turn.yaml")),
     ("poisson", include_str!("../../examples/poisson.yaml")),
     ("seamless", include_str!("../../examples/seamless.yaml")),
+    ("search", include_str!("../../examples/search.yaml")),
     ("several-warmups", include_str!("../../examples/several-warmups.yaml")),
+    ("sweep", include_str!("../../examples/sweep.yaml")),
+    ("trace", include_str!("../../examples/trace.yaml")),
+    ("trials", include_str!("../../examples/trials.yaml")),
 ];
 
 /// Does what was asked and tells the exit code.

@@ -99,7 +99,10 @@ fn dataset(config: &Config) -> String {
         config::DatasetSource::File(file) => {
             let from =
                 file.path.clone().unwrap_or_else(|| format!("{} records in the config", file.records.len()));
-            format!("{count} conversations of {from} ({})", file.format)
+            format!(
+                "{count} conversations of {from} ({})",
+                file.format.as_deref().unwrap_or("its format is looked for")
+            )
         }
         config::DatasetSource::Public(public) => format!("{count} conversations of {}", public.dataset),
     }

@@ -56,6 +56,10 @@ pub(super) struct MockArguments {
     #[arg(long, value_enum, default_value_t = WritesChoice::Message)]
     writes: WritesChoice,
 
+    /// Requests per second that are worked off, one after the other; default: any number at once
+    #[arg(long, value_name = "PER_SECOND", value_parser = capacity)]
+    capacity: Option<f64>,
+
     /// Send no usage, even when a request asks for it
     #[arg(long)]
     no_usage: bool,
@@ -117,6 +121,14 @@ enum WritesChoice {
     Whole,
 }
 
+/// A rate above zero.
+pub(super) fn capacity(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(capacity) if capacity > 0.0 && f64::is_finite(capacity) => Ok(capacity),
+        Ok(_) | Err(_) => Err("expected a number above 0".to_owned()),
+    }
+}
+
 fn percent(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent @ 0.0..=100.0) => Ok(percent),
@@ -160,6 +172,7 @@ pub(super) fn serve(arguments: &MockArguments) -> anyhow::Result<u8> {
         },
         arrival_log: arguments.log.clone(),
         seed: arguments.seed,
+        capacity_per_s: arguments.capacity,
         speaks: if arguments.tls { Speaks::Https } else { Speaks::Http },
     })
     .with_context(|| format!("cannot serve on {}", arguments.listen))?;

@@ -6,11 +6,13 @@ use crate::cli::exit;
 use crate::cli::say;
 use crate::cli::say_all;
 use crate::cli::show;
+use crate::cli::sweep;
+use crate::cli::traffic;
 use crate::config;
 use crate::config::CommandLine;
 use crate::config::Config;
-use crate::dataset::Dataset;
-use crate::dataset::synthetic;
+use crate::config::Diagnostics;
+use crate::config::Loaded;
 use crate::mock::Delay;
 use crate::mock::Mock;
 use crate::mock::MockOptions;
@@ -27,6 +29,8 @@ use crate::run::environment::Environment;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
+use crate::run::sweep::Resume;
+use crate::run::telemetry::TelemetrySettings;
 use crate::run::tls::TlsOptions;
 use crate::shard::driver::Idle;
 use crate::shard::sources::SourceRange;
@@ -88,6 +92,10 @@ pub(super) struct ProfileArguments {
     #[arg(long, value_name = "FILE")]
     client_profile: Option<PathBuf>,
 
+    /// Take runs of a sweep, or trials, that an earlier command finished in the same directory from their files
+    #[arg(long)]
+    resume: bool,
+
     /// Start the built-in server inside this process and send the load there instead
     #[arg(long)]
     mock: bool,
@@ -103,6 +111,10 @@ pub(super) struct ProfileArguments {
     /// The built-in server's time between tokens
     #[arg(long, value_name = "DELAY", requires = "mock")]
     mock_itl: Option<Delay>,
+
+    /// Requests per second that the built-in server works off, one after the other; default: any number at once
+    #[arg(long, value_name = "PER_SECOND", requires = "mock", value_parser = crate::cli::mock::capacity)]
+    mock_capacity: Option<f64>,
 
     /// Log of the built-in server's arrivals, one line per request
     #[arg(long, value_name = "FILE", requires = "mock")]
@@ -182,7 +194,10 @@ const CPUS_MAX: usize = 8_192;
 /// Runs a config and tells the exit code.
 pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyhow::Result<u8> {
     let clock = Clock::start();
-    let Some(mut config) = load(arguments, given) else { return Ok(exit::FAILED) };
+    let Some(Loaded { mut config, mut variations, expander, .. }) = load(arguments, given) else {
+        return Ok(exit::FAILED);
+    };
+    let several = variations.len() > 1 || config.multi_run.runs > 1 || expander.is_some();
 
     let environment =
         Environment::read(std::env::vars_os().filter_map(|(name, value)| {
@@ -196,7 +211,10 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         cpus: arguments.cpus.as_ref().map(|list| list.0.clone()),
         mock: arguments.mock,
     };
-    let cores = cores::assign(&request, &cores::available()?, run::useful_shards(&config))?;
+    let useful = variations.iter().map(|variation| run::useful_shards(&variation.config)).max();
+    // How far a search goes is not known yet; each of its runs takes as many shards as it can keep busy.
+    let useful = if expander.is_some() { Some(u64::MAX) } else { useful };
+    let cores = cores::assign(&request, &cores::available()?, useful.unwrap_or(1))?;
     if cores.shards.iter().collect::<BTreeSet<_>>().len() < cores.shards.len() {
         say(&format!(
             "warning: {} shards share cores, and each waits for the others' turns: lateness will show it; lower \
@@ -204,10 +222,15 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             cores.shards.len()
         ));
     }
-    let directory = artifact::directory_name(&config);
+    let traffic = if several { None } else { Some(traffic::prepare(&config, clock)?) };
+    let directory = artifact::directory_name(variations.first().map_or(&config, |first| &first.config));
     run::make_directory(&directory)?;
-    let dataset = Arc::new(build_dataset(&config)?);
     let mock = arguments.mock.then(|| start_mock(arguments, &mut config, cores.mock)).transpose()?;
+    if let Some(mock) = &mock {
+        for variation in &mut variations {
+            turn_to(mock, &mut variation.config);
+        }
+    }
 
     let sources = Sources::new(arguments.source_ip.clone());
     if let Some(shortage) = run::port_shortage(&config, &sources)? {
@@ -231,6 +254,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         sources,
         tls: tls_options(arguments, &config, &environment, mock.as_ref()),
         calibration: calibration(arguments)?,
+        telemetry: TelemetrySettings { asked_for: config.names_telemetry(), ..environment.telemetry.clone() },
         ui: match config.runtime.ui {
             Some(config::Ui::None) => Ui::None,
             Some(config::Ui::Dashboard | config::Ui::Simple) | None => Ui::Simple,
@@ -242,10 +266,21 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         interrupt,
         clock,
     };
-    let outcome = run::conduct(&config, &dataset, &options)?;
-    if let Some(mock) = mock {
-        mock.stop().context("the built-in server's log is not whole")?;
-    }
+    let Some(traffic) = traffic else {
+        let resume = if arguments.resume { Resume::Finished } else { Resume::Afresh };
+        let mut build = |config: &Config| traffic::prepare(config, clock).map_err(|error| error.to_string());
+        let code = match &expander {
+            None => sweep::run(&config, &variations, &options, &mut build, resume),
+            Some(expander) => {
+                let turn = |config: &mut Config| mock.iter().for_each(|mock| turn_to(mock, config));
+                sweep::search(expander, &turn, &options, &mut build, resume)
+            }
+        };
+        stop(mock)?;
+        return code;
+    };
+    let outcome = run::conduct(&config, &traffic, &options)?;
+    stop(mock)?;
     show(&outcome.console);
     for fault in &outcome.faults {
         say(&format!("error: {fault}"));
@@ -262,14 +297,24 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
     })
 }
 
+fn stop(mock: Option<Mock>) -> anyhow::Result<()> {
+    mock.map_or(Ok(()), |mock| mock.stop().context("the built-in server's log is not whole"))
+}
+
 /// Loads the config, or prints everything that is wrong with it.
-fn load(arguments: &ProfileArguments, given: &CommandLine) -> Option<Config> {
+fn load(arguments: &ProfileArguments, given: &CommandLine) -> Option<Loaded> {
     match config::load_with(arguments.config.as_deref(), Some(given)) {
         Ok(loaded) => {
             say_all(&loaded.warnings);
             let unsupported = config::support::unsupported(&loaded.config);
             say_all(&unsupported);
-            (!unsupported.has_errors()).then_some(loaded.config)
+            // What a variation adds is found before the first run, not when its turn comes.
+            let varied = loaded.variations.iter().map(|variation| &variation.config);
+            let refused = varied.map(config::support::unsupported).find(Diagnostics::has_errors);
+            if let (Some(refused), false) = (&refused, unsupported.has_errors()) {
+                say_all(refused);
+            }
+            (!unsupported.has_errors() && refused.is_none()).then_some(loaded)
         }
         Err(faults) => {
             say_all(&faults);
@@ -322,8 +367,12 @@ fn tls_options(
     options
 }
 
-fn build_dataset(config: &Config) -> anyhow::Result<Dataset> {
-    Ok(synthetic(config)?)
+/// Turns the load of a config to the built-in server.
+fn turn_to(mock: &Mock, config: &mut Config) {
+    match mock.authority() {
+        None => config.redirect(mock.address()),
+        Some(_) => config.redirect_tls(mock.address()),
+    }
 }
 
 /// Starts the built-in server and turns the load to it.
@@ -334,14 +383,12 @@ fn start_mock(arguments: &ProfileArguments, config: &mut Config, cpu: Option<usi
         ttft: arguments.mock_ttft.unwrap_or(defaults.ttft),
         itl: arguments.mock_itl.unwrap_or(defaults.itl),
         arrival_log: arguments.mock_log.clone(),
+        capacity_per_s: arguments.mock_capacity,
         speaks: if arguments.mock_tls { Speaks::Https } else { Speaks::Http },
         ..defaults
     })
     .context("the built-in server did not start")?;
-    match mock.authority() {
-        None => config.redirect(mock.address()),
-        Some(_) => config.redirect_tls(mock.address()),
-    }
+    turn_to(&mock, config);
     say(&format!("The load goes to the built-in server on {}", mock.address()));
     Ok(mock)
 }

@@ -34,8 +34,12 @@ pub fn base(config: &Config) -> PathBuf {
 
 /// Where the trials of `variation` go, `first` being the first of `count` variations.
 pub fn trials(first: &Variation, variation: &Variation, count: usize) -> Vec<PathBuf> {
-    let config = &first.config;
-    let base = base(config);
+    trials_below(&base(&first.config), &first.config, variation, count)
+}
+
+/// Where the trials of `variation`, one of `count`, go below `base`; `config` is that of the first one.
+pub fn trials_below(base: &Path, config: &Config, variation: &Variation, count: usize) -> Vec<PathBuf> {
+    let base = base.to_owned();
     let runs = config.multi_run.runs;
     let trial = |name: &str, number: u32| format!("{name}_{number:04}");
     let numbers = 1..=runs;

@@ -6,6 +6,8 @@
 mod path;
 mod shown;
 
+use std::path::PathBuf;
+
 use serde_json::Value as Json;
 
 use crate::config::diagnostic::{Diagnostic, Texts};
@@ -36,6 +38,65 @@ pub struct Variation {
     pub values: Vec<(String, Json)>,
     /// What is run.
     pub config: Config,
+}
+
+/// Makes variations of values that are chosen while runs go on.
+#[derive(Clone, Debug)]
+pub struct Expander {
+    config: Config,
+    raw: Node,
+    texts: Texts,
+    directory: PathBuf,
+    sweep: Sweep,
+}
+
+impl Expander {
+    /// What `config`, whose tree before rendering of templates is `raw`, is made into; `None` unless it has a sweep
+    /// that chooses as it goes.
+    pub(super) fn of(config: &Config, raw: &Node, texts: &Texts, reading: &Reading) -> Option<Self> {
+        let sweep = config.sweep.clone().filter(|sweep| sweep.search.is_some())?;
+        Some(Self {
+            config: config.clone(),
+            raw: raw.clone(),
+            texts: texts.clone(),
+            directory: reading.directory.clone(),
+            sweep,
+        })
+    }
+
+    /// The config that the variations are made of.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Variation `index`, from 0, with `values`: paths, values, and whether they are written as whole numbers. Its
+    /// directory is named `dir_name`.
+    ///
+    /// # Errors
+    /// The faults of the variation.
+    pub fn at(
+        &self,
+        index: usize,
+        dir_name: &str,
+        values: &[(String, f64, bool)],
+    ) -> Result<Variation, Vec<Diagnostic>> {
+        let reading = Reading::within(self.directory.clone());
+        let shared = Shared {
+            config: &self.config,
+            raw: &self.raw,
+            texts: &self.texts,
+            reading: &reading,
+            sweep: &self.sweep,
+        };
+        let row: Row =
+            values.iter().map(|(path, value, whole)| (path.clone(), number_node(*value, *whole))).collect();
+        let variation = shared.parameters(std::slice::from_ref(&row))?.into_iter().next();
+        let Some(variation) = variation else { return Err(Vec::new()) };
+        // Every point has the same seed, so that points differ by what is searched alone.
+        let mut config = variation.config;
+        config.random_seed = self.config.random_seed;
+        Ok(Variation { index, dir_name: dir_name.to_owned(), config, ..variation })
+    }
 }
 
 /// The only run of a config without a sweep.
@@ -84,9 +145,22 @@ pub fn expand(
         | SweepKind::Sobol(dimensions) => {
             // Which values will be drawn is not known; that the paths can be written is.
             shared.parameters(std::slice::from_ref(dimensions))?;
+            // The other ends of the ranges, where a search says them.
+            let search = sweep.search.iter().flat_map(|search| &search.space);
+            let ends: Row = search.map(|at| (at.path.clone(), number_node(at.high, at.whole))).collect();
+            if !ends.is_empty() {
+                shared.parameters(std::slice::from_ref(&ends))?;
+            }
             Ok(vec![single(config)])
         }
     }
+}
+
+/// A number that no file says.
+fn number_node(value: f64, whole: bool) -> Node {
+    #[expect(clippy::cast_possible_truncation, reason = "float to integer casts saturate")]
+    let scalar = if whole { Scalar::Integer(value as i128) } else { Scalar::Float(value) };
+    Node { span: 0..0, value: Value::Scalar(scalar) }
 }
 
 /// Paths with their values in one variation.

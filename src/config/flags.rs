@@ -7,6 +7,7 @@
 mod alone;
 mod edit;
 mod load;
+pub mod search;
 mod table;
 mod value;
 mod warmup;
@@ -146,6 +147,7 @@ pub enum SpecialFlag {
     RandomRange,
     RandomSeed,
     ResetCache,
+    Search(search::SearchFlag),
     SequenceDistribution,
     ServerMetrics,
     ServerProfiler,

@@ -9,9 +9,9 @@ mod sweep;
 use crate::config::places::Places;
 
 pub use dataset::{
-    CacheBust, Corpus, Dataset, DatasetSource, Distribution, FileDataset, LengthMix, Prefix, Prompts,
-    PublicDataset, RandomRange, RangeStyle, Replay, Sampling, Shape, SyntheticDataset, SystemPrompt,
-    Weighted,
+    BatchSizes, CacheBust, Corpus, Dataset, DatasetSource, Distribution, FileDataset, LengthMix, Prefix,
+    Prompts, PublicDataset, RandomRange, RangeStyle, Rankings, Replay, Sampling, Shape, Synthesis,
+    SyntheticDataset, SystemPrompt, Weighted,
 };
 pub use endpoint::{
     ContentType, Endpoint, EndpointKind, Model, ModelStrategy, Models, Probe, ProbeMode, ReplyTemplate,
@@ -26,7 +26,8 @@ pub use phase::{
     StepPolicy, StopRules, TimingMode,
 };
 pub use sweep::{
-    Convergence, ConvergenceMode, IterationOrder, MultiRun, ScenarioRun, Sweep, SweepKind, TrialStat,
+    Convergence, ConvergenceMode, Dimension, Direction, IterationOrder, MultiRun, Objective, ScenarioRun,
+    Search, Sweep, SweepKind, TrialStat,
 };
 
 /// A whole benchmark, ready to be planned.
@@ -100,6 +101,13 @@ impl Config {
             input_config: serde_json::Value::Object(serde_json::Map::new()),
             places: Places::default(),
         }
+    }
+
+    /// Whether the user wrote something about telemetry, so that its absence is worth showing.
+    pub fn names_telemetry(&self) -> bool {
+        ["gpu_telemetry", "server_metrics"]
+            .iter()
+            .any(|section| self.places.written(&format!("benchmark.{section}")))
     }
 
     /// Turns the load to `address`; the request target stays. The config as shown in files follows.

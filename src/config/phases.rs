@@ -320,7 +320,7 @@ fn check_surroundings(
     }
     let Some(Dataset { source: DatasetSource::File(file), sampling, .. }) = dataset else { return };
     let unfit = match phase.load.value() {
-        Some(LoadKind::UserCentric) if file.format != "multi_turn" => {
+        Some(LoadKind::UserCentric) if file.format.as_deref() != Some("multi_turn") => {
             Some("a phase of type `user_centric` needs a file dataset of `format: multi_turn`")
         }
         Some(LoadKind::FixedSchedule) if *sampling != Sampling::Sequential => {

@@ -107,7 +107,7 @@ fn dataset(config: &Config) -> Json {
     }
     match &dataset.source {
         DatasetSource::File(file) => {
-            add("format", json!(file.format));
+            add("format", json!(file.format.as_deref().unwrap_or("single_turn")));
             if let Some(path) = &file.path {
                 add("path", json!(path));
             }

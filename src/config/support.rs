@@ -3,7 +3,8 @@
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::meant::{
-    CacheBust, Config, Dataset, DatasetSource, EndpointKind, ModelStrategy, PhaseKind, Sampling,
+    CacheBust, Config, ContentType, Control, Dataset, DatasetSource, EndpointKind, GpuCollector, GpuMode,
+    Load, MetricsFormat, PhaseKind, SlaRule, SweepKind,
 };
 
 /// The faults of a valid config that keep it from being run; they are for the start of a run, not for
@@ -45,35 +46,25 @@ impl Found<'_> {
     }
 
     fn models(&mut self) {
-        let models = &self.config.models;
-        let several = models.items.len() > 1;
-        let weighted = models.strategy == ModelStrategy::Weighted && several;
-        let lora = models.items.iter().any(|model| model.lora.is_some());
-        self.refuse_if(several, "models", "several models");
-        self.refuse_if(weighted, "models.strategy", "models.strategy: weighted");
+        let lora = self.config.models.items.iter().any(|model| model.lora.is_some());
         self.refuse_if(lora, "models", "models.items.lora");
+        let own = self.config.models.items.iter().skip(1).any(|model| model.tokenizer.is_some());
+        self.warn_if(own, "models", "models.items.tokenizer", "all models are counted with the first one's");
     }
 
     fn endpoint(&mut self) {
         let endpoint = &self.config.endpoint;
         let kind = endpoint.kind;
         let user_info = endpoint.urls.iter().any(|url| url.user_info.is_some());
-        self.refuse_if(
-            kind != EndpointKind::Chat,
-            "endpoint.type",
-            &format!("endpoint.type: {}", kind.name()),
-        );
+        let name = format!("endpoint.type: {}", kind.name());
+        self.refuse_if(kind.is_form(), "endpoint.type", &name);
         self.refuse_if(user_info, "endpoint.urls", "an address with a user name");
-        self.refuse_if(endpoint.api_key.is_some(), "endpoint.api_key", "endpoint.api_key");
-        self.refuse_if(!endpoint.headers.is_empty(), "endpoint.headers", "endpoint.headers");
-        self.refuse_if(!endpoint.extra.is_empty(), "endpoint.extra", "endpoint.extra");
+        let form = endpoint.content_type == Some(ContentType::Form);
+        self.refuse_if(form, "endpoint.request_content_type", "request_content_type: multipart/form-data");
         let of_body = [
-            (endpoint.use_legacy_max_tokens, "endpoint.use_legacy_max_tokens"),
-            (endpoint.use_server_token_count, "endpoint.use_server_token_count"),
             (endpoint.per_chunk_usage, "endpoint.per_chunk_usage"),
             (endpoint.uuid_and_strip, "endpoint.uuid_and_strip"),
             (endpoint.download_video_content, "endpoint.download_video_content"),
-            (endpoint.session_header.is_some(), "endpoint.session_header"),
             (endpoint.wait_for_model.is_some(), "endpoint.wait_for_model_timeout"),
             (endpoint.reset_kv_cache.is_some(), "endpoint.reset_kv_cache"),
             (endpoint.server_profiler.is_some(), "endpoint.server_profiler"),
@@ -84,51 +75,33 @@ impl Found<'_> {
     }
 
     fn dataset(&mut self) {
-        let Dataset { prompts, source, sampling, system_prompt, replay, random_seed, .. } =
-            &self.config.dataset;
+        let Dataset { prompts, source, replay, .. } = &self.config.dataset;
         let at = |name: &str| format!("datasets.0.{name}");
-        let kind = format!("dataset.type: {}", source.name());
-        let made = matches!(source, DatasetSource::Synthetic(_));
-        self.refuse_if(!made, &at("type"), &kind);
-        let order = format!("dataset.sampling: {}", sampling.name());
-        self.refuse_if(*sampling == Sampling::Shuffle, &at("sampling"), &order);
-        self.refuse_if(system_prompt.is_some(), &at("system_prompt"), "dataset.system_prompt");
-        let own_seed = random_seed.is_some() && *random_seed != self.config.random_seed;
-        self.refuse_if(own_seed, &at("random_seed"), "dataset.random_seed");
-        self.refuse_if(prompts.isl.fixed_tokens().is_none(), &at("prompts.isl"), "a distribution of isl");
-        let osl_spreads = prompts.osl.as_ref().is_some_and(|osl| osl.fixed_tokens().is_none());
-        self.refuse_if(osl_spreads, &at("prompts.osl"), "a distribution of osl");
-        self.refuse_if(prompts.block_size.is_some(), &at("prompts.block_size"), "prompts.block_size");
-        self.refuse_if(prompts.batch_size > 1, &at("prompts.batch_size"), "prompts.batch_size above 1");
-        self.refuse_if(
-            prompts.cache_bust != CacheBust::None,
-            &at("prompts.cache_bust"),
-            "prompts.cache_bust",
+        let without_tokens = !self.config.endpoint.kind.produces_tokens();
+        self.warn_if(
+            without_tokens && prompts.osl.is_some(),
+            &at("prompts.osl"),
+            "prompts.osl",
+            "the endpoint's replies have no tokens, and no limit is sent",
         );
-        self.refuse_if(prompts.corpus.is_some(), &at("prompts.corpus"), "prompts.corpus");
+        let stores =
+            self.config.endpoint.extra.get("store").is_some_and(|store| store.as_bool() != Some(false));
         self.refuse_if(
-            !prompts.mix.is_empty(),
-            &at("prompts.sequence_distribution"),
-            "prompts.sequence_distribution",
+            self.config.endpoint.kind == EndpointKind::Responses && stores,
+            "endpoint.extra",
+            "endpoint.extra.store",
         );
-        self.refuse_if(
-            prompts.random_range.is_some(),
-            &at("prompts.random_range_ratio"),
-            "prompts.random_range_ratio",
+        let warmups_only = matches!(
+            prompts.cache_bust,
+            CacheBust::WarmupIsolationFirstTurn | CacheBust::WarmupIsolationSystem
         );
-        if made {
-            self.refuse_if(
-                replay.turn_delay_ratio.is_some(),
-                &at("turn_delay_ratio"),
-                "dataset.turn_delay_ratio",
-            );
-            self.refuse_if(!replay.others.is_empty(), &at("synthesis"), &replay.others.join(", "));
+        self.refuse_if(warmups_only, &at("cache_bust"), "cache_bust.target: warmup_isolation");
+        let think_time = replay.use_think_time_only;
+        self.refuse_if(think_time, &at("use_think_time_only"), "dataset.use_think_time_only");
+        for name in &replay.others {
+            self.refuse_if(true, &at(name), &format!("dataset.{name}"));
         }
         if let DatasetSource::Synthetic(made) = source {
-            let turns = made.turns.as_ref().is_some_and(|turns| turns.fixed_tokens() != Some(1));
-            self.refuse_if(made.prefix.is_some(), &at("prefix_prompts"), "dataset.prefix_prompts");
-            self.refuse_if(turns, &at("turns"), "dataset.turns");
-            self.refuse_if(made.turn_delay_ms.is_some(), &at("turn_delay"), "dataset.turn_delay");
             for name in &made.media {
                 self.refuse_if(true, &at(name), &format!("dataset.{name}"));
             }
@@ -139,23 +112,82 @@ impl Found<'_> {
         let Some(phase) = self.config.phases.get(index) else { return };
         let at = |name: &str| format!("phases.{index}.{name}");
         let what = |rest: &str| format!("phases.{}.{rest}", phase.name);
-        let fields = [
-            (phase.adaptive.is_some(), "adaptive_scale"),
-            (phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode"),
-        ];
+        let fields = [(phase.timing_mode.is_some_and(|mode| mode != phase.natural_timing()), "timing_mode")];
         for (unsupported, name) in fields {
             self.refuse_if(unsupported, &at(name), &what(name));
         }
+        if phase.adaptive.is_some() {
+            self.control(index);
+            self.limits(index);
+        }
         let cancels = phase.kind == PhaseKind::Warmup && phase.cancellation.is_some();
         self.warn_if(cancels, &at("cancellation"), &what("cancellation"), "warmups cancel nothing");
+    }
+
+    /// A control variable that the phase does not have.
+    fn control(&mut self, index: usize) {
+        let Some(phase) = self.config.phases.get(index) else { return };
+        let Some(scale) = &phase.adaptive else { return };
+        let (has, which) = match scale.control {
+            Control::Concurrency => (true, ""),
+            Control::PrefillConcurrency => {
+                let capped = phase.load.concurrency().is_some();
+                (capped, "a phase with `concurrency`")
+            }
+            Control::RequestRate => {
+                let paced =
+                    matches!(phase.load, Load::Constant { .. } | Load::Gamma { .. } | Load::Poisson { .. });
+                (paced, "phases of type `poisson`, `gamma` and `constant`")
+            }
+            Control::Users => {
+                (matches!(phase.load, Load::UserCentric { .. }), "phases of type `user_centric`")
+            }
+        };
+        if has {
+            return;
+        }
+        let name = scale.control.name();
+        let message = format!(
+            "`phases.{}.adaptive_scale`: the phase has no `{name}` that could be changed",
+            phase.name
+        );
+        let place = format!("benchmark.phases.{index}.adaptive_scale");
+        let fault = Diagnostic::error(message).with_help(format!("`{name}` is for {which}"));
+        let fault = self.config.places.at(fault, &place, "nothing to change");
+        self.diagnostics.push(fault);
+    }
+
+    /// Limits of an adaptive phase on what its windows do not have.
+    fn limits(&mut self, index: usize) {
+        let Some(phase) = self.config.phases.get(index) else { return };
+        for SlaRule { metric, stat, .. } in &phase.sla {
+            let (name, known) = if SlaRule::METRICS.contains(&metric.as_str()) {
+                (stat, SlaRule::statistics(metric))
+            } else {
+                (metric, SlaRule::METRICS)
+            };
+            if known.contains(&name.as_str()) {
+                continue;
+            }
+            let what = if name == stat { "statistic" } else { "metric" };
+            let message = format!("`phases.{}.sla`: `{name}` is no {what} of an adaptive phase", phase.name);
+            let help = format!("write one of {}", known.join(", "));
+            let within = format!("benchmark.phases.{index}.adaptive_scale");
+            let place = [format!("{within}.sla"), format!("benchmark.phases.{index}.sla"), within];
+            let place = place.iter().find(|place| self.config.places.written(place));
+            let fault = Diagnostic::error(message).with_help(help);
+            let fault = match place {
+                Some(place) => self.config.places.at(fault, place, "no such limit"),
+                None => fault,
+            };
+            self.diagnostics.push(fault);
+        }
     }
 
     fn rest(&mut self) {
         let config = self.config;
         let artifacts = &config.artifacts;
         let files = [
-            (artifacts.raw, "artifacts.raw", "no raw records are written"),
-            (artifacts.export_outputs_json, "artifacts.export_outputs_json", "no `outputs.json` is written"),
             (artifacts.auto_plot, "artifacts.auto_plot", "no plots are made"),
             (!artifacts.user_files.is_empty(), "artifacts.user_files", "they are not written"),
             (config.network_latency.enabled, "network_latency", "it is not measured"),
@@ -164,16 +196,42 @@ impl Found<'_> {
         for (unused, path, instead) in files {
             self.warn_if(unused, path, path, instead);
         }
-        let written = |path: &str| config.places.written(&format!("benchmark.{path}"));
-        let gpu = written("gpu_telemetry") && config.gpu_telemetry.enabled;
-        let server = written("server_metrics") && config.server_metrics.enabled;
-        self.warn_if(gpu, "gpu_telemetry", "gpu_telemetry", "nothing is collected");
-        self.warn_if(server, "server_metrics", "server_metrics", "nothing is collected");
+        let gpu = &config.gpu_telemetry;
+        self.refuse_if(
+            gpu.enabled && gpu.collector == GpuCollector::Amdsmi,
+            "gpu_telemetry.collector",
+            "gpu_telemetry.collector: amdsmi",
+        );
         self.warn_if(
-            config.tokenizer.name.is_some() || config.tokenizer.apply_chat_template,
-            "tokenizer",
-            "tokenizer",
-            "token counts come from the server's usage or, where it sends none, from the chunks of the reply",
+            gpu.enabled && gpu.mode == GpuMode::RealtimeDashboard,
+            "gpu_telemetry.mode",
+            "gpu_telemetry.mode: realtime_dashboard",
+            "GPUs are shown at the end",
+        );
+        let server = &config.server_metrics;
+        self.warn_if(
+            server.enabled && server.formats.contains(&MetricsFormat::Parquet),
+            "server_metrics.formats",
+            "server_metrics.formats: parquet",
+            "the other formats are written",
+        );
+        self.warn_if(
+            server.enabled && server.discovery.as_deref() == Some("kubernetes"),
+            "server_metrics.discovery",
+            "server_metrics.discovery: kubernetes",
+            "give the addresses in `server_metrics.urls`",
+        );
+        self.warn_if(
+            config.tokenizer.apply_chat_template,
+            "tokenizer.apply_chat_template",
+            "tokenizer.apply_chat_template",
+            "prompts are counted without the template",
+        );
+        self.warn_if(
+            config.tokenizer.trust_remote_code,
+            "tokenizer.trust_remote_code",
+            "tokenizer.trust_remote_code",
+            "no code of a repository is run",
         );
         self.refuse_if(artifacts.plot_required, "artifacts.plot_required", "artifacts.plot_required");
         self.refuse_if(config.scenario.is_some(), "scenario", "scenario");
@@ -182,14 +240,18 @@ impl Found<'_> {
             "runtime.service_run_type",
             "runtime.service_run_type: kubernetes",
         );
-        for (unsupported, path) in
-            [(config.sweep.is_some(), "sweep"), (config.multi_run.runs > 1, "multi_run")]
-        {
-            if unsupported {
-                let fault = Diagnostic::error(format!("`{path}` is valid, phasor cannot run it yet"));
-                let fault = config.places.at(fault, path, "cannot be run yet");
-                self.diagnostics.push(fault);
-            }
+        let drawn = config.sweep.as_ref().map(|sweep| &sweep.kind).filter(|kind| match kind {
+            SweepKind::LatinHypercube(_) | SweepKind::Sobol(_) => true,
+            SweepKind::AdaptiveSearch(_)
+            | SweepKind::Grid(_)
+            | SweepKind::Scenarios(_)
+            | SweepKind::Zip(_) => false,
+        });
+        if let Some(kind) = drawn {
+            let name = kind.name();
+            let fault = Diagnostic::error(format!("`sweep.type: {name}` is valid, phasor cannot run it yet"));
+            let fault = config.places.at(fault, "sweep.type", "cannot be run yet");
+            self.diagnostics.push(fault);
         }
     }
 }

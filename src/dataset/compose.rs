@@ -118,25 +118,26 @@ pub(in crate::dataset) fn uuid_v4(random: &mut Rng) -> String {
 pub(in crate::dataset) struct Models {
     count: usize,
     next: usize,
-    draws: Option<Draws>,
+    choice: ModelChoice,
+    draws: Draws,
 }
 
 impl Models {
     pub(in crate::dataset) fn new(common: &CommonSpec, root: u64) -> Self {
-        let draws = match common.model_choice {
-            ModelChoice::Random => Some(Draws::new(root, MODEL)),
-            ModelChoice::RoundRobin => None,
-        };
-        Self { count: common.models.len().max(1), next: 0, draws }
+        let choice = common.model_choice.clone();
+        Self { count: common.models.len().max(1), next: 0, choice, draws: Draws::new(root, MODEL) }
     }
 
     pub(in crate::dataset) fn next(&mut self) -> usize {
-        if let Some(draws) = &mut self.draws {
-            return draws.below(self.count);
+        match &self.choice {
+            ModelChoice::Random => self.draws.below(self.count),
+            ModelChoice::RoundRobin => {
+                let model = self.next;
+                self.next = (model + 1) % self.count;
+                model
+            }
+            ModelChoice::Weighted(weights) => chosen(weights.iter().copied(), &mut self.draws),
         }
-        let model = self.next;
-        self.next = (model + 1) % self.count;
-        model
     }
 }
 

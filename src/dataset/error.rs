@@ -46,9 +46,6 @@ pub enum DatasetError {
         /// What the system says.
         reason: String,
     },
-    /// Models by weight.
-    #[error("`models.strategy: weighted` cannot be used for requests: use `round_robin` or `random`")]
-    WeightedModels,
     /// The bodies of a file do not fit.
     #[error(
         "the request bodies take more than the {BLOCK_BYTES_MAX} bytes they may have: use fewer or shorter rows"

@@ -3,16 +3,27 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::config::{Config, meant};
+use crate::config::{Config, Load, meant};
 use crate::dataset::{
-    BatchSizes, CacheBust, CommonSpec, Composer, Conversations, Corpus, Dataset, DatasetError, Distribution,
-    FileFormat, FileSource, FileSpec, Law, ModelChoice, PrefixSpec, RangeRatio, RangeStyle, Rendering,
-    Sampling, SequencePair, Synthesis, SyntheticSpec, load,
+    CacheBust, CommonSpec, Composer, Conversations, Corpus, Dataset, DatasetError, Distribution, FileFormat,
+    FileSource, FileSpec, Law, ModelChoice, RankingsSpec, Rendering, SequencePair, SyntheticSpec, load,
 };
-use crate::endpoint::{Dialect, EndpointSettings, RequestContentType, TemplateSettings};
+use crate::endpoint::{Conversation, Dialect, EndpointSettings, RequestContentType, TemplateSettings};
 use crate::tokenizer::Tokenizer;
 
-/// Makes the dataset of `config`: read or composed, then rendered on `threads` threads.
+/// A dataset, and what was changed or left out on the way to it.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// What is sent.
+    pub dataset: Dataset,
+    /// The format of the file that it was read from.
+    pub format: Option<FileFormat>,
+    /// One sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// Makes the dataset of `config` for the endpoint `settings`: read or composed, then rendered on `threads`
+/// threads.
 ///
 /// `progress` is called with the share of the rendering that is done, from 0 to 1, by any of the threads.
 ///
@@ -20,23 +31,25 @@ use crate::tokenizer::Tokenizer;
 /// Whatever keeps the dataset from being made.
 pub fn make(
     config: &Config,
+    settings: &EndpointSettings,
     tokenizer: &Tokenizer,
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
-) -> Result<Dataset, DatasetError> {
-    let settings = endpoint_settings(config)?;
-    let rendering = Rendering { settings: &settings, tokenizer: Some(tokenizer), threads, progress };
-    match &config.dataset.source {
+) -> Result<Made, DatasetError> {
+    let rendering = Rendering { settings, tokenizer: Some(tokenizer), threads, progress };
+    let file = match &config.dataset.source {
         meant::DatasetSource::Synthetic(made) => {
             let composer = Composer::new(&synthetic_spec(config, made)?, tokenizer)?;
-            rendering.dataset(Conversations::Composed(&composer))
+            let dataset = rendering.dataset(Conversations::Composed(&composer))?;
+            return Ok(Made { dataset, format: None, warnings: Vec::new() });
         }
-        meant::DatasetSource::File(file) => {
-            let loaded = load(&file_spec(config, file)?, Some(tokenizer))?;
-            rendering.dataset(Conversations::Listed(&loaded.conversations))
-        }
-        meant::DatasetSource::Public(public) => Err(DatasetError::Public(public.dataset.clone())),
-    }
+        meant::DatasetSource::File(file) => file_spec(config, file)?,
+        meant::DatasetSource::Public(public) => public_spec(config, &public.dataset)?,
+    };
+    let mut loaded = load(&file, Some(tokenizer))?;
+    replay(&mut loaded.conversations, &config.dataset.replay);
+    let dataset = rendering.dataset(Conversations::Listed(&loaded.conversations))?;
+    Ok(Made { dataset, format: Some(loaded.format), warnings: loaded.warnings })
 }
 
 /// The endpoint of `config` as payloads, headers and replies see it.
@@ -76,12 +89,16 @@ fn template_settings(body: &str, template: &meant::ReplyTemplate) -> Result<Temp
     Ok(TemplateSettings { body, response_field: template.response_field.clone() })
 }
 
-fn read(path: &str) -> Result<String, DatasetError> {
-    let expanded = match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
+/// `path`, `~/` being the home directory.
+fn expanded(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), std::env::var_os("HOME")) {
         (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
         (Some(_) | None, _) => PathBuf::from(path),
-    };
-    fs::read_to_string(&expanded)
+    }
+}
+
+fn read(path: &str) -> Result<String, DatasetError> {
+    fs::read_to_string(expanded(path))
         .map_err(|error| DatasetError::Unreadable { path: path.to_owned(), reason: error.to_string() })
 }
 
@@ -95,7 +112,10 @@ fn common(config: &Config) -> Result<CommonSpec, DatasetError> {
         model_choice: match config.models.strategy {
             meant::ModelStrategy::Random => ModelChoice::Random,
             meant::ModelStrategy::RoundRobin => ModelChoice::RoundRobin,
-            meant::ModelStrategy::Weighted => return Err(DatasetError::WeightedModels),
+            meant::ModelStrategy::Weighted => {
+                let weights = config.models.items.iter().map(|model| model.weight.unwrap_or(0.0));
+                ModelChoice::Weighted(weights.collect())
+            }
         },
         system_prompt: match &dataset.system_prompt {
             None => None,
@@ -114,24 +134,17 @@ fn synthetic_spec(config: &Config, made: &meant::SyntheticDataset) -> Result<Syn
         batch_size: prompts.batch_size,
         corpus: corpus(prompts.corpus),
         sequences: prompts.mix.iter().map(sequence).collect(),
-        range_ratio: prompts.random_range.map(|range| RangeRatio {
-            input: range.input,
-            output: range.output,
-            style: match range.style {
-                meant::RangeStyle::Sglang => RangeStyle::Sglang,
-                meant::RangeStyle::Vllm => RangeStyle::Vllm,
-            },
-        }),
+        range_ratio: prompts.random_range,
         turns: made.turns.as_ref().map_or(Distribution::fixed(1.0), distribution),
         turn_delay_ms: made.turn_delay_ms.as_ref().map_or(Distribution::fixed(0.0), distribution),
         turn_delay_ratio: dataset.replay.turn_delay_ratio.unwrap_or(1.0),
-        prefix: made.prefix.map(|prefix| match prefix {
-            meant::Prefix::Pool { size, length } => PrefixSpec::Pool { size, length },
-            meant::Prefix::Shared { system_length, user_context_length } => {
-                PrefixSpec::Shared { system_length, user_context_length }
-            }
-        }),
+        prefix: made.prefix,
         cache_bust: cache_bust(prompts.cache_bust)?,
+        rankings: config.endpoint.kind.ranks().then(|| RankingsSpec {
+            passages: distribution(&made.rankings.passages),
+            passage_tokens: distribution(&made.rankings.passage_tokens),
+            query_tokens: distribution(&made.rankings.query_tokens),
+        }),
         ..SyntheticSpec::new(
             dataset.entries.unwrap_or(meant::Dataset::ENTRIES),
             distribution(&prompts.isl),
@@ -142,32 +155,67 @@ fn synthetic_spec(config: &Config, made: &meant::SyntheticDataset) -> Result<Syn
 
 /// A dataset that stands in a file or in the config.
 fn file_spec(config: &Config, file: &meant::FileDataset) -> Result<FileSpec, DatasetError> {
-    let format = FileFormat::named(&file.format).ok_or_else(|| DatasetError::Format(file.format.clone()))?;
+    let named =
+        |format: &String| FileFormat::named(format).ok_or_else(|| DatasetError::Format(format.clone()));
     let source = match &file.path {
-        Some(path) => FileSource::Path(PathBuf::from(path)),
+        Some(path) => FileSource::Path(expanded(path)),
         None => FileSource::Inline(vec![(String::new(), file.records.clone())]),
     };
     Ok(FileSpec {
         common: common(config)?,
         source,
-        format: Some(format),
+        format: file.format.as_ref().map(named).transpose()?,
         entries: config.dataset.entries,
         block_size: config.dataset.prompts.block_size,
         corpus: corpus(config.dataset.prompts.corpus),
-        synthesis: Synthesis::default(),
-        batch_sizes: BatchSizes::default(),
-        window_ms: (None, None),
+        synthesis: file.synthesis,
+        batch_sizes: file.batch_sizes,
+        window_ms: window_ms(config),
         takes_system: config.endpoint.kind.has_system_role(),
     })
 }
 
-/// How the dataset's entries are handed out.
-pub const fn sampling(sampling: meant::Sampling) -> Sampling {
-    match sampling {
-        meant::Sampling::Random => Sampling::Random,
-        meant::Sampling::Sequential => Sampling::Sequential,
-        meant::Sampling::Shuffle => Sampling::Shuffle,
+/// A collection that lies where its own tools put it.
+fn public_spec(config: &Config, name: &str) -> Result<FileSpec, DatasetError> {
+    /// Where AIPerf keeps the one collection that needs no account, below the working directory.
+    const SHAREGPT: &str = ".cache/aiperf/datasets/ShareGPT_V3_unfiltered_cleaned_split.json";
+    let path = PathBuf::from(SHAREGPT);
+    if name != "sharegpt" || !path.is_file() {
+        return Err(DatasetError::Public(name.to_owned()));
     }
+    Ok(FileSpec {
+        common: common(config)?,
+        format: Some(FileFormat::ShareGpt),
+        entries: config.dataset.entries,
+        takes_system: config.endpoint.kind.has_system_role(),
+        ..FileSpec::new(path, &config.model)
+    })
+}
+
+/// Scales, caps or takes out the recorded delays.
+fn replay(conversations: &mut [Conversation], replay: &meant::Replay) {
+    let ratio = replay.turn_delay_ratio.unwrap_or(1.0);
+    let cap_ms = replay.inter_turn_delay_cap_s.map_or(f64::INFINITY, |seconds| seconds * 1_000.0);
+    for turn in conversations.iter_mut().flat_map(|conversation| &mut conversation.turns) {
+        turn.delay_ms =
+            turn.delay_ms.filter(|_| !replay.ignore_trace_delays).map(|delay| (delay * ratio).min(cap_ms));
+    }
+}
+
+/// What no phase will send, when all phases replay the same part of a trace.
+fn window_ms(config: &Config) -> (Option<f64>, Option<f64>) {
+    let mut windows = config.phases.iter().map(|phase| match phase.load {
+        Load::FixedSchedule { start_offset_ms, end_offset_ms, .. } => (start_offset_ms, end_offset_ms),
+        Load::Concurrency { .. }
+        | Load::Constant { .. }
+        | Load::Gamma { .. }
+        | Load::Poisson { .. }
+        | Load::UserCentric { .. } => (None, None),
+    });
+    let first = windows.next().unwrap_or_default();
+    let same = windows.all(|window| window == first);
+    let (start, end) = if same { first } else { (None, None) };
+    (start.map(|start| start as f64), end.map(|end| end as f64))
 }
 
 fn corpus(corpus: Option<meant::Corpus>) -> Corpus {

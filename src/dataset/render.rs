@@ -12,7 +12,7 @@ use std::thread;
 
 use crate::dataset::compose::{Composer, MARK};
 use crate::dataset::{Dataset, DatasetError, Row, Session, TurnDetails};
-use crate::endpoint::{ContextMode, Conversation, EndpointSettings, input_texts, render};
+use crate::endpoint::{ContextMode, Conversation, EndpointSettings, Request, input_texts, render};
 use crate::tokenizer::Tokenizer;
 
 /// Most bytes of all bodies together. They stay in memory for the whole run, and the kernel reads sends from
@@ -109,7 +109,8 @@ impl Rendering<'_> {
             self.second_pass(conversations, &batches, block)?;
         }
         (self.progress)(1.0);
-        Ok(assemble(batches, block))
+        let counted_with = self.tokenizer.map_or("none", Tokenizer::name);
+        Ok(assemble(batches, block).counted_with(counted_with))
     }
 
     fn batches(conversations: Conversations<'_>) -> usize {
@@ -233,6 +234,19 @@ impl Rendering<'_> {
                 None => return Err(DatasetError::Empty),
             },
         };
+        let context_mode = conversation.context_mode.unwrap_or_default();
+        if let (0, Some(two)) = (index, conversation.turns.get(..2))
+            && context_mode != ContextMode::MessageArrayWithResponses
+            && two.iter().all(|turn| turn.raw_payload.is_none())
+        {
+            // Later turns carry this one: an endpoint that takes but one says so here.
+            let request = Request { turns: two, ..Request::default() };
+            render(self.settings, &request).map_err(|source| DatasetError::Endpoint {
+                conversation: conversation.session_id.clone(),
+                turn: 1,
+                source,
+            })?;
+        }
         let mut turns = Vec::with_capacity(conversation.turns.len());
         for (number, turn) in conversation.turns.iter().enumerate() {
             let Some(request) = conversation.request(number) else { continue };
@@ -267,7 +281,6 @@ impl Rendering<'_> {
                 timestamp_ms: turn.timestamp_ms,
             });
         }
-        let context_mode = conversation.context_mode.unwrap_or(ContextMode::DeltasWithoutResponses);
         Ok(Passed { session_id: conversation.session_id.clone(), context_mode, turns })
     }
 }
@@ -287,13 +300,13 @@ fn assemble(batches: Vec<Batch>, block: Arc<[u8]>) -> Dataset {
             rows.push(Row {
                 conversation_id: conversation.session_id.clone(),
                 body: at..end,
-                isl_tokens: turn.isl_tokens.unwrap_or(0),
+                isl_tokens: turn.isl_tokens,
                 osl_tokens: turn.osl_tokens,
             });
             details.push(TurnDetails {
+                context_mode: conversation.context_mode,
                 own_items: turn.own_items.map(|items| absolute(items.start)..absolute(items.end)),
                 mark_at: turn.mark.map(absolute),
-                isl_tokens: turn.isl_tokens,
                 delay_ms: turn.delay_ms,
                 timestamp_ms: turn.timestamp_ms,
             });

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+pub use crate::config::meant::{
+    BatchSizes, Prefix as PrefixSpec, RandomRange as RangeRatio, RangeStyle, Synthesis,
+};
 use crate::dataset::{Corpus, Distribution};
 
 /// What all datasets have in common.
@@ -24,13 +27,15 @@ pub struct CommonSpec {
 }
 
 /// Which model a turn asks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum ModelChoice {
     /// Any of them.
     Random,
     /// One after another, turn by turn.
     #[default]
     RoundRobin,
+    /// Any of them, with chances by these weights.
+    Weighted(Vec<f64>),
 }
 
 /// A dataset made by phasor.
@@ -100,45 +105,6 @@ pub struct SequencePair {
     pub probability_percent: f64,
 }
 
-/// Lengths drawn evenly around their means.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RangeRatio {
-    /// For prompts.
-    pub input: f64,
-    /// For replies.
-    pub output: f64,
-    /// Whose rule.
-    pub style: RangeStyle,
-}
-
-/// Whose rule a range ratio follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RangeStyle {
-    /// From the ratio's share of the mean up to the mean.
-    Sglang,
-    /// The mean, more or less the ratio's share of it.
-    Vllm,
-}
-
-/// Texts that conversations share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PrefixSpec {
-    /// The first turn of each conversation begins with one of these.
-    Pool {
-        /// How many there are, at least 1.
-        size: u32,
-        /// Tokens of each, at least 1.
-        length: u32,
-    },
-    /// In front of all turns of every conversation.
-    Shared {
-        /// Tokens of the system prompt, the same for all.
-        system_length: Option<u32>,
-        /// Tokens of the user context, another one for each.
-        user_context_length: Option<u32>,
-    },
-}
-
 /// Where a cache-bust mark goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheBust {
@@ -158,22 +124,12 @@ pub enum CacheBust {
 /// A query and the passages to rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankingsSpec {
-    /// Passages per entry (10 unless written).
+    /// Passages per entry.
     pub passages: Distribution,
-    /// Tokens of a passage (128 unless written).
+    /// Tokens of a passage.
     pub passage_tokens: Distribution,
-    /// Tokens of the query (32 unless written).
+    /// Tokens of the query.
     pub query_tokens: Distribution,
-}
-
-impl Default for RankingsSpec {
-    fn default() -> Self {
-        Self {
-            passages: Distribution::fixed(10.0),
-            passage_tokens: Distribution::fixed(128.0),
-            query_tokens: Distribution::fixed(32.0),
-        }
-    }
 }
 
 /// A dataset that stands in a file, a directory or the config itself.
@@ -298,6 +254,11 @@ impl FileFormat {
         }
     }
 
+    /// Whether the rows are requests already, so that saying again what is sent says nothing.
+    pub const fn is_verbatim(self) -> bool {
+        matches!(self, Self::InputsJson | Self::RawPayload)
+    }
+
     /// Tokens of a block unless the dataset says otherwise.
     pub const fn block_size(self) -> u32 {
         match self {
@@ -311,57 +272,5 @@ impl FileFormat {
             | Self::ShareGpt
             | Self::SingleTurn => 512,
         }
-    }
-}
-
-/// Changes to a trace.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Synthesis {
-    /// Timestamps and delays are divided by it; above 0.
-    pub speedup_ratio: f64,
-    /// Scales the part of a prompt that rows share; above 0.
-    pub prefix_len_multiplier: f64,
-    /// So many copies of the shared parts, disjoint; at least 1.
-    pub prefix_root_multiplier: u32,
-    /// Scales the part of a prompt that is its own; above 0.
-    pub prompt_len_multiplier: f64,
-    /// Scales reply lengths.
-    pub output_len_multiplier: f64,
-    /// Rows with longer prompts are left out.
-    pub max_isl: Option<u64>,
-    /// Longer replies are cut to it.
-    pub max_osl: Option<u64>,
-}
-
-impl Default for Synthesis {
-    fn default() -> Self {
-        Self {
-            speedup_ratio: 1.0,
-            prefix_len_multiplier: 1.0,
-            prefix_root_multiplier: 1,
-            prompt_len_multiplier: 1.0,
-            output_len_multiplier: 1.0,
-            max_isl: None,
-            max_osl: None,
-        }
-    }
-}
-
-/// Items drawn per turn of a random pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchSizes {
-    /// Texts.
-    pub prompts: u32,
-    /// Images.
-    pub images: u32,
-    /// Audios.
-    pub audios: u32,
-    /// Videos.
-    pub videos: u32,
-}
-
-impl Default for BatchSizes {
-    fn default() -> Self {
-        Self { prompts: 1, images: 1, audios: 1, videos: 1 }
     }
 }

@@ -15,6 +15,9 @@ const NOT_REPLAYED: [&str; 6] = [
     "web_search_call",
 ];
 
+/// Room for text beyond this is given back when the reply is over.
+const RETAINED_BYTES_MAX: usize = 64 * 1024;
+
 /// Puts a reply together, message by message.
 #[derive(Debug)]
 pub struct Capture {
@@ -124,28 +127,74 @@ impl Capture {
         self.text_of(value);
     }
 
+    /// Takes a piece of text that is all that a chat message says.
+    pub fn piece(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Forgets the reply; keeps room for a text of ordinary length.
+    pub fn reset(&mut self) {
+        self.reader.reset();
+        self.text.clear();
+        self.text.shrink_to(RETAINED_BYTES_MAX);
+        self.calls.clear();
+        self.output.clear();
+        self.response_id = None;
+    }
+
+    /// Appends the answer as items of a conversation, each with a comma behind it, as a history has them.
+    /// Nothing is appended when the reply had no content.
+    pub fn write_items(&self, out: &mut Vec<u8>) {
+        let has_parts = !self.calls.is_empty() || !self.output.is_empty();
+        let (before, behind): (&[u8], &[u8]) = match self.dialect().name {
+            "responses" => {
+                (br#"{"type":"message","role":"assistant","content":[{"type":"output_text","text":"#, b"}]},")
+            }
+            _ => (br#"{"role":"assistant","content":"#, b"},"),
+        };
+        // A tree has text keys only and a vector takes every byte: nothing can fail.
+        if has_parts {
+            for item in self.items() {
+                let written = serde_json::to_writer(&mut *out, &item);
+                debug_assert!(written.is_ok(), "{written:?}");
+                out.push(b',');
+            }
+        } else if !self.text.is_empty() {
+            out.extend_from_slice(before);
+            let written = serde_json::to_writer(&mut *out, &self.text);
+            debug_assert!(written.is_ok(), "{written:?}");
+            out.extend_from_slice(behind);
+        }
+    }
+
     /// What there is of the reply.
     pub fn finish(self) -> Captured {
-        let messages = match self.dialect().name {
-            "responses" if !self.output.is_empty() => self.output,
-            "responses" if !self.text.is_empty() => vec![json!({
-                "type": "message",
-                "role": "assistant",
-                "content": [{"type": "output_text", "text": self.text}],
-            })],
-            _ if !self.calls.is_empty() => {
-                let content = if self.text.is_empty() { Value::Null } else { Value::from(self.text) };
-                let calls: Vec<Value> = self.calls.into_iter().map(|(_, call)| Value::Object(call)).collect();
-                vec![json!({"role": "assistant", "content": content, "tool_calls": calls})]
-            }
-            _ if !self.text.is_empty() => vec![json!({"role": "assistant", "content": self.text})],
-            _ => Vec::new(),
-        };
+        let messages = self.items();
         let turn = (!messages.is_empty()).then(|| Turn {
             role: Some("assistant".to_owned()),
             raw_messages: Some(messages),
             ..Turn::default()
         });
         Captured { turn, response_id: self.response_id }
+    }
+
+    fn items(&self) -> Vec<Value> {
+        match self.dialect().name {
+            "responses" if !self.output.is_empty() => self.output.clone(),
+            "responses" if !self.text.is_empty() => vec![json!({
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": self.text}],
+            })],
+            _ if !self.calls.is_empty() => {
+                let content =
+                    if self.text.is_empty() { Value::Null } else { Value::from(self.text.as_str()) };
+                let calls: Vec<Value> =
+                    self.calls.iter().map(|(_, call)| Value::Object(call.clone())).collect();
+                vec![json!({"role": "assistant", "content": content, "tool_calls": calls})]
+            }
+            _ if !self.text.is_empty() => vec![json!({"role": "assistant", "content": self.text})],
+            _ => Vec::new(),
+        }
     }
 }

@@ -101,7 +101,36 @@ pub struct Texts {
     pub has_reasoning: bool,
 }
 
+/// What a piece of text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speech {
+    /// Part of the answer.
+    Output,
+    /// A thought.
+    Reasoning,
+}
+
 impl Texts {
+    /// Adds a piece of text.
+    pub fn push(&mut self, text: &str, speech: Speech) {
+        match speech {
+            Speech::Output => {
+                self.output.push_str(text);
+                self.has_output = true;
+            }
+            Speech::Reasoning => {
+                self.reasoning.push_str(text);
+                self.has_reasoning = true;
+            }
+        }
+    }
+
+    /// Gives back room beyond `bytes` for each text.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        self.output.shrink_to(bytes);
+        self.reasoning.shrink_to(bytes);
+    }
+
     /// Adds what a message brings.
     pub fn add(&mut self, content: &Content) {
         match content {

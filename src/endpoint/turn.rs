@@ -73,11 +73,12 @@ impl Turn {
 }
 
 /// What a request carries besides its own turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContextMode {
     /// The turns before it; answers stand in the dataset.
     DeltasWithResponses,
     /// The turns before it and the server's answers to them.
+    #[default]
     DeltasWithoutResponses,
     /// Nothing: every turn is whole.
     MessageArrayWithResponses,

@@ -2,11 +2,16 @@
 
 use crate::engine::secure::Secure;
 use crate::engine::sessions::NO_SESSION;
+use crate::measure::Counted;
 use crate::measure::Outcome;
+use crate::measure::RawReads;
 use crate::measure::Record;
 use crate::time::Stamp;
+use crate::wire::Protocol;
 use crate::wire::ReplyDecoder;
+use crate::wire::TokenSource;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// One life of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,11 +46,13 @@ pub(crate) struct Holds {
     pub(crate) session: u32,
     /// A slot of those without content.
     pub(crate) prefill: bool,
+    /// Its body carries the history of its session.
+    pub(crate) history: bool,
 }
 
 impl Default for Holds {
     fn default() -> Self {
-        Self { session: NO_SESSION, prefill: false }
+        Self { session: NO_SESSION, prefill: false, history: false }
     }
 }
 
@@ -69,13 +76,15 @@ pub(crate) struct Connection {
     pub(crate) record: Record,
     /// Spans between its content messages.
     pub(crate) gaps_ns: Vec<u64>,
+    /// When parts of the body came, where bodies are kept.
+    pub(crate) reads: RawReads,
     pub(crate) decoder: ReplyDecoder,
     /// What stands between the socket and HTTP; absent where nothing does.
     pub(crate) secure: Option<Box<Secure>>,
 }
 
 impl Connection {
-    fn new() -> Self {
+    fn new(decoder: ReplyDecoder) -> Self {
         Self {
             generation: 0,
             state: State::Free,
@@ -87,7 +96,8 @@ impl Connection {
             holds: Holds::default(),
             record: blank_record(),
             gaps_ns: Vec::new(),
-            decoder: ReplyDecoder::default(),
+            reads: RawReads::default(),
+            decoder,
             secure: None,
         }
     }
@@ -124,8 +134,10 @@ pub(crate) fn blank_record() -> Record {
         body_bytes: 0,
         request_body_bytes: 0,
         usage: None,
-        isl_tokens: 0,
+        isl_tokens: None,
         osl_tokens: None,
+        token_source: TokenSource::Estimate,
+        counted: Counted::default(),
     }
 }
 
@@ -137,15 +149,17 @@ pub(crate) struct Connections {
     /// Idle connections, longest idle first (AIPerf's order). An entry may be stale: its slot has moved on.
     idle: Vec<VecDeque<ConnectionId>>,
     limit: usize,
+    protocol: Arc<Protocol>,
 }
 
 impl Connections {
-    pub(crate) fn new(urls: usize, limit: usize) -> Self {
+    pub(crate) fn new(urls: usize, limit: usize, protocol: Arc<Protocol>) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
             idle: (0..urls.max(1)).map(|_| VecDeque::new()).collect(),
             limit,
+            protocol,
         }
     }
 
@@ -202,7 +216,7 @@ impl Connections {
             return None;
         }
         let index = u32::try_from(self.slots.len()).ok()?;
-        self.slots.push(Connection::new());
+        self.slots.push(Connection::new(self.protocol.decoder()));
         self.free.reserve(self.slots.len());
         Some(index)
     }

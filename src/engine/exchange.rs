@@ -9,6 +9,7 @@ use crate::engine::connection::Connection;
 use crate::engine::connection::Holds;
 use crate::engine::connection::State;
 use crate::engine::connection::blank_record;
+use crate::engine::history;
 use crate::engine::phase::LivePhase;
 use crate::engine::phase::PhaseState;
 use crate::engine::phase::Source;
@@ -16,11 +17,13 @@ use crate::engine::sessions::NO_SESSION;
 use crate::measure::Failure;
 use crate::measure::Outcome;
 use crate::measure::Record;
+use crate::measure::Said;
 use crate::time::Nanos;
 use crate::time::Stamp;
 use crate::wire::Fault;
 use crate::wire::Fed;
 use crate::wire::Progress;
+use crate::wire::TokenSource;
 use crate::wire::uuid_v4;
 
 /// What becomes of the connection when its exchange ends.
@@ -34,6 +37,15 @@ pub(crate) enum Fate {
     Keep,
     /// It is closed, and the client's own limit is to blame: the next request would fail at once, too.
     Starved,
+}
+
+/// Where the values of an ended request are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measured {
+    /// By whoever counts its tokens, who has the record already.
+    Elsewhere,
+    /// Here and now.
+    Here,
 }
 
 /// A request about to be sent.
@@ -235,9 +247,17 @@ impl Engine {
         record.correlation_id = job.correlation_id;
         record.planned = job.planned;
         record.issued = now;
+        record.token_source = self.protocol.tokens();
+        let history_bytes = match job.session {
+            NO_SESSION => 0,
+            session if history::carries(&self.dataset, job.row) => phase.sessions.history_of(session).len(),
+            _ => 0,
+        };
+        let holds = Holds { session: job.session, prefill: job.prefill, history: history_bytes > 0 };
         if let Some(row) = self.dataset.rows().get(job.row as usize) {
-            record.request_body_bytes = row.body.len() as u64;
-            record.isl_tokens = row.isl_tokens;
+            record.request_body_bytes = (row.body.len() + history_bytes) as u64;
+            // A prompt with a history is not as long as its turn.
+            record.isl_tokens = row.isl_tokens.filter(|_| !holds.history);
             record.osl_tokens = row.osl_tokens;
         }
 
@@ -249,7 +269,12 @@ impl Engine {
         let Some(slot) = idle.or_else(|| self.connections.take_free()) else {
             record.ended = now;
             record.outcome = Outcome::Failed(Box::new(Failure::client_socket(EMFILE)));
-            self.settle(position, now, &record, &[], Holds { session: job.session, prefill: job.prefill });
+            let live = &mut self.live[position];
+            if live.goes_on(job.session, &record.outcome) {
+                let history = live.sessions.history(job.session);
+                history::append(history, &self.dataset, job.row, job.correlation_id, None);
+            }
+            self.settle(position, now, &record, &[], holds, Measured::Here);
             return;
         };
         self.age_links.grow(self.connections.len());
@@ -257,7 +282,7 @@ impl Engine {
         let connection = self.connections.at(slot);
         connection.record = record;
         connection.due = job.due;
-        connection.holds = Holds { session: job.session, prefill: job.prefill };
+        connection.holds = holds;
         connection.cancel = cancel;
         connection.gaps_ns.clear();
         connection.decoder.reset();
@@ -280,13 +305,17 @@ impl Engine {
             return;
         }
         let record = &connection.record;
-        let body = self.dataset.rows().get(record.row as usize).map_or(0..0, |row| row.body.clone());
+        let has_history = connection.holds.history;
+        let front = history::pieces(&self.dataset, record.row, has_history);
+        let body = front.rest.clone();
         let follows = if connection.secure.is_some() { 0..0 } else { body.clone() };
         self.actions.push_back(Action::Send(Send {
             connection: id,
             url: connection.url,
             request_id: record.request_id,
             correlation_id: record.correlation_id,
+            history: has_history.then_some((record.phase, connection.holds.session)),
+            front,
             body,
             follows,
         }));
@@ -356,9 +385,16 @@ impl Engine {
         let holds = std::mem::take(&mut connection.holds);
         record.outcome = outcome;
         let Some(position) = self.position(record.phase) else { return };
+        let measured = self.hand_over(position, slot, &mut record, &gaps_ns, holds);
         let live = &mut self.live[position];
         self.cancel_links.remove(&mut live.cancels, slot);
         let goes_on = live.goes_on(holds.session, &record.outcome);
+        if goes_on {
+            let history = live.sessions.history(holds.session);
+            let ended_well = matches!(record.outcome, Outcome::Ok);
+            let answer = self.connections.at(slot).decoder.answer().filter(|_| ended_well);
+            history::append(history, &self.dataset, record.row, record.correlation_id, answer.as_deref());
+        }
         let fate = match (fate, self.plan.reuse) {
             (Fate::Keep, Reuse::Never) => Fate::Close,
             (Fate::Keep, Reuse::Sticky) if !goes_on => Fate::Close,
@@ -373,7 +409,7 @@ impl Engine {
             }
             Fate::Keep => self.connections.put_idle(slot, now),
         }
-        self.settle(position, now, &record, &gaps_ns, holds);
+        self.settle(position, now, &record, &gaps_ns, holds, measured);
         // The buffer goes back to its slot, which may carry the next exchange by now (but has no gap yet).
         let gaps = &mut self.connections.at(slot).gaps_ns;
         if gaps.is_empty() {
@@ -387,12 +423,63 @@ impl Engine {
         }
     }
 
+    /// Hands a request whose tokens are to be counted over to whoever does it, if there is room.
+    fn hand_over(
+        &mut self,
+        position: usize,
+        slot: u32,
+        record: &mut Record,
+        gaps_ns: &[u64],
+        holds: Holds,
+    ) -> Measured {
+        let is_good = matches!(record.outcome, Outcome::Ok);
+        let connection = self.connections.at(slot);
+        let texts = connection.decoder.texts().filter(|_| is_good);
+        let raw = connection.decoder.raw().filter(|_| is_good);
+        let has_more = texts.is_some() || raw.is_some() || holds.history;
+        if matches!(record.outcome, Outcome::Abandoned) || !has_more {
+            return Measured::Here;
+        }
+        let live = &mut self.live[position];
+        let said = Said {
+            history: holds.history.then(|| live.sessions.history_of(holds.session)),
+            output: texts.filter(|texts| texts.has_output).map(|texts| texts.output.as_bytes()),
+            reasoning: texts.filter(|texts| texts.has_reasoning).map(|texts| texts.reasoning.as_bytes()),
+            raw,
+            reads: raw.map(|_| connection.reads.packed()),
+        };
+        if self.batch.push_uncounted(record, gaps_ns, &said) {
+            return Measured::Elsewhere;
+        }
+        if is_good && record.token_source == TokenSource::Client {
+            record.token_source = TokenSource::Estimate;
+            live.tally.not_counted();
+        }
+        Measured::Here
+    }
+
     /// Counts an ended request and frees what it held.
-    fn settle(&mut self, position: usize, now: Stamp, record: &Record, gaps_ns: &[u64], holds: Holds) {
+    fn settle(
+        &mut self,
+        position: usize,
+        now: Stamp,
+        record: &Record,
+        gaps_ns: &[u64],
+        holds: Holds,
+        measured: Measured,
+    ) {
         let phase = &mut self.live[position];
         debug_assert!(phase.state < PhaseState::Closed, "a request ended after its phase closed");
         phase.in_flight -= 1;
-        phase.tally.record(record, gaps_ns);
+        match measured {
+            Measured::Elsewhere => phase.tally.hand_over(record),
+            Measured::Here => phase.tally.record(record, gaps_ns),
+        }
+        if let Some((looking, scale)) = phase.looking.as_mut().zip(phase.plan.adaptive.as_ref())
+            && self.shared.dial(phase.plan.index).counts(record.issued)
+        {
+            looking.window.record(record, &scale.rules);
+        }
         if matches!(phase.source, Source::Closed { .. }) {
             phase.tally.occupy(now.min(phase.sending_ended).since(record.planned));
         }
@@ -414,7 +501,7 @@ impl Engine {
             Outcome::Cancelled { .. } | Outcome::Failed(_) | Outcome::Ok => {
                 let failed = !matches!(record.outcome, Outcome::Ok);
                 self.shared.ended(&self.live[position].plan, failed);
-                if !self.batch.push(record, gaps_ns) {
+                if measured == Measured::Here && !self.batch.push(record, gaps_ns) {
                     self.records_lost += 1;
                 }
             }
@@ -460,6 +547,14 @@ impl Connection {
         if let Some(status) = fed.status {
             record.status = Some(status);
             record.headers = Some(now);
+        }
+        if fed.body_bytes > 0
+            && let Some(raw) = self.decoder.raw()
+        {
+            if record.first_body.is_none() {
+                self.reads.begin(self.decoder.is_stream());
+            }
+            self.reads.push(now, raw.len());
         }
         if fed.body_bytes > 0 {
             record.first_body.get_or_insert(now);

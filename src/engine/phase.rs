@@ -1,5 +1,8 @@
 //! A phase on one shard, from its start to its close.
 
+use crate::adaptive::WindowTally;
+use crate::adaptive::whole;
+use crate::config::Control;
 use crate::config::Load;
 use crate::engine::chain::Chain;
 use crate::engine::sessions::Sessions;
@@ -7,6 +10,7 @@ use crate::measure::PhaseTally;
 use crate::plan::AtCapacity;
 use crate::plan::PhasePlan;
 use crate::plan::Plan;
+use crate::plan::Turned;
 use crate::schedule::Arrival;
 use crate::schedule::Arrivals;
 use crate::schedule::CancelDraws;
@@ -49,6 +53,11 @@ pub enum PhaseEvent {
         in_flight: u32,
         /// Whether the phase had drawn a conversation that it did not begin.
         drawn_ahead: bool,
+    },
+    /// A window of an adaptive phase was cut off; it can be taken.
+    WindowCut {
+        /// The phase.
+        phase: u16,
     },
 }
 
@@ -131,25 +140,48 @@ pub(crate) struct LivePhase {
     /// Written requests that will be cancelled, in the order of their deadlines.
     pub(crate) cancels: Chain,
     pub(crate) tally: PhaseTally,
+    /// Of an adaptive phase.
+    pub(crate) looking: Option<Box<Looking>>,
+}
+
+/// What an adaptive phase keeps on one shard.
+#[derive(Debug)]
+pub(crate) struct Looking {
+    /// The load now.
+    pub(crate) value: f64,
+    /// Turns of the dial that were followed.
+    pub(crate) turns: u32,
+    /// What returned since the last cut.
+    pub(crate) window: WindowTally,
+    /// Windows cut off and not taken yet, oldest first.
+    pub(crate) cut: Vec<WindowTally>,
+    /// Windows cut off so far.
+    pub(crate) windows: u32,
+    /// Slots that are to vanish when what they carry has ended.
+    pub(crate) debt: u32,
+    /// Arrivals of this shard that were taken from the sequence.
+    pub(crate) taken: u64,
 }
 
 impl LivePhase {
     pub(crate) fn new(
         index: u16,
-        whole: &Plan,
+        run: &Plan,
         start: PhaseStart,
         share: Share,
         sessions_before: u64,
         tally: PhaseTally,
     ) -> Option<Self> {
-        let plan = whole.phase(index)?.clone();
+        let plan = run.phase(index)?.clone();
         let seed = plan.stream_seed;
         let to = |ramp, target: Option<u32>| Some(Box::new(CountRamp::new(ramp, target?, seed)));
         let ramp = plan.concurrency_ramp.and_then(|ramp| to(ramp, plan.in_flight_max));
         let prefill_ramp = plan.prefill_ramp.and_then(|ramp| to(ramp, plan.prefill_max));
-        let source = match plan.arrivals(whole, start.first_row, share) {
+        let source = match plan.arrivals(run, start.first_row, share) {
             None => {
-                let slots = ramp.as_ref().map(|ramp| ramp.value()).or(plan.in_flight_max).unwrap_or(0);
+                let first = plan.first_value(Control::Concurrency).map(whole);
+                let ramped = ramp.as_ref().map(|ramp| ramp.value());
+                let slots = first.or(ramped).or(plan.in_flight_max).unwrap_or(0);
                 Source::Closed { free: share.slots(slots) }
             }
             Some(mut arrivals) => {
@@ -159,9 +191,9 @@ impl LivePhase {
         };
         let (pace, at_capacity) = match plan.load {
             Load::Concurrency { .. } | Load::Constant { .. } | Load::Gamma { .. } | Load::Poisson { .. } => {
-                (Pace::Delay, whole.at_capacity)
+                (Pace::Delay, run.at_capacity)
             }
-            Load::FixedSchedule { .. } => (Pace::Trace(plan.trace_zero(&whole.script)), AtCapacity::Queue),
+            Load::FixedSchedule { .. } => (Pace::Trace(plan.trace_zero(&run.script)), AtCapacity::Queue),
             Load::UserCentric { rate_per_s, users, .. } => {
                 (Pace::Gap(Nanos::from_secs_f64(f64::from(users) / rate_per_s)), AtCapacity::Queue)
             }
@@ -170,6 +202,17 @@ impl LivePhase {
             .cancellation
             .filter(|cancellation| cancellation.rate_percent > 0.0)
             .map(|cancellation| Box::new(CancelDraws::new(seed, cancellation.rate_percent)));
+        let looking = plan.adaptive.as_ref().map(|scale| {
+            Box::new(Looking {
+                value: scale.min,
+                turns: 0,
+                window: WindowTally::new(share.shards()),
+                cut: Vec::new(),
+                windows: 0,
+                debt: 0,
+                taken: 0,
+            })
+        });
         let mut phase = Self {
             plan,
             start,
@@ -194,6 +237,7 @@ impl LivePhase {
             held_until: Stamp::ORIGIN,
             cancels: Chain::default(),
             tally,
+            looking,
         };
         phase.trim_source();
         Some(phase)
@@ -215,13 +259,72 @@ impl LivePhase {
         self.plan.grace.map(|grace| end.plus(grace))
     }
 
+    /// What the dial says of `control`, where that is what is looked for.
+    fn dialled(&self, control: Control) -> Option<u32> {
+        let scale = self.plan.adaptive.as_ref().filter(|scale| scale.control == control)?;
+        Some(whole(self.looking.as_ref().map_or(scale.min, |looking| looking.value)))
+    }
+
+    /// Follows the dial: slots come and go, arrivals get other times. A slot that carries a request goes when
+    /// that has ended.
+    pub(crate) fn follow(&mut self, turned: Turned, share: Share) {
+        let Some(control) = self.plan.adaptive.as_ref().map(|scale| scale.control) else { return };
+        let Some(looking) = &mut self.looking else { return };
+        let before = std::mem::replace(&mut looking.value, turned.value);
+        looking.turns = turned.turns;
+        let from_s = turned.from.since(self.start.at).as_secs_f64();
+        match (&mut self.source, control) {
+            (Source::Closed { free }, Control::Concurrency) => {
+                let (had, has) = (share.slots(whole(before)), share.slots(whole(turned.value)));
+                if has >= had {
+                    let forgiven = looking.debt.min(has - had);
+                    looking.debt -= forgiven;
+                    *free += has - had - forgiven;
+                } else {
+                    let at_once = (*free).min(had - has);
+                    *free -= at_once;
+                    looking.debt += had - has - at_once;
+                }
+            }
+            (Source::Open { arrivals, next }, Control::RequestRate) => {
+                if let Arrivals::Paced(paced) = arrivals.as_mut()
+                    && let Some(arrival) = paced.turn(from_s, turned.value)
+                    && !self.counted_out
+                {
+                    *next = Some(arrival);
+                }
+                self.trim_source();
+            }
+            (Source::Open { arrivals, next }, Control::Users) => {
+                if let Arrivals::Users(users) = arrivals.as_mut()
+                    && let Some(fresh) = users.turned(from_s, whole(turned.value), looking.taken)
+                {
+                    *users = fresh;
+                    *next = arrivals.next();
+                }
+                self.trim_source();
+            }
+            // The limits are read when they are asked for.
+            (
+                Source::Closed { .. } | Source::Open { .. },
+                Control::Concurrency | Control::PrefillConcurrency | Control::RequestRate | Control::Users,
+            ) => {}
+        }
+    }
+
     /// Most sessions at once, now.
     pub(crate) fn limit(&self) -> Option<u32> {
+        if let Some(limit) = self.dialled(Control::Concurrency) {
+            return Some(limit);
+        }
         self.ramp.as_ref().map(|ramp| ramp.value()).or(self.plan.in_flight_max)
     }
 
     /// Most requests without content at once, now.
     pub(crate) fn prefill_limit(&self) -> Option<u32> {
+        if let Some(limit) = self.dialled(Control::PrefillConcurrency) {
+            return Some(limit);
+        }
         self.prefill_ramp.as_ref().map(|ramp| ramp.value()).or(self.plan.prefill_max)
     }
 
@@ -284,6 +387,9 @@ impl LivePhase {
     pub(crate) fn advance(&mut self) {
         if let Source::Open { arrivals, next } = &mut self.source {
             *next = arrivals.next();
+        }
+        if let Some(looking) = &mut self.looking {
+            looking.taken += 1;
         }
         self.trim_source();
     }

@@ -1,5 +1,6 @@
 //! What is sent when: slots that are filled, arrivals that are due, turns that follow, and the end of it.
 
+use crate::adaptive::WindowTally;
 use crate::engine::Engine;
 use crate::engine::ISSUE_BATCH;
 use crate::engine::LATE_AT_END_MAX;
@@ -37,12 +38,40 @@ impl Engine {
         if phase.state == PhaseState::Waiting && now >= phase.start.at {
             phase.state = PhaseState::Sending;
         }
+        if phase.looking.is_some() {
+            self.follow_dial(position, now);
+        }
+        let phase = &mut self.live[position];
         if phase.state == PhaseState::Sending {
             self.send_due(position, now);
         }
         let phase = &self.live[position];
         if phase.state == PhaseState::Draining && phase.deadline().is_some_and(|deadline| now >= deadline) {
             self.abandon_in_flight(position, now);
+        }
+    }
+
+    /// Cuts windows off and changes the load of an adaptive phase as its dial says.
+    fn follow_dial(&mut self, position: usize, now: Stamp) {
+        let share = self.share;
+        let phase = &mut self.live[position];
+        let index = phase.plan.index;
+        let dial = self.shared.dial(index);
+        let Some(looking) = &mut phase.looking else { return };
+        while looking.windows < dial.windows() {
+            let fresh = WindowTally::new(share.shards());
+            looking.cut.push(std::mem::replace(&mut looking.window, fresh));
+            looking.windows += 1;
+            self.events.push_back(PhaseEvent::WindowCut { phase: index });
+        }
+        if phase.state != PhaseState::Sending {
+            return;
+        }
+        if let Some(turned) = dial.turned(looking.turns) {
+            phase.follow(turned, share);
+        }
+        if dial.is_stopped() {
+            self.end_sending(position, now, true);
         }
     }
 
@@ -381,7 +410,11 @@ impl Engine {
         if phase.plan.counted {
             self.shared.in_flight.leave();
         }
-        if let Source::Closed { free } = &mut phase.source {
+        if let Some(looking) = &mut phase.looking
+            && looking.debt > 0
+        {
+            looking.debt -= 1;
+        } else if let Source::Closed { free } = &mut phase.source {
             *free += 1;
         }
     }

@@ -33,6 +33,8 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     slots: Vec<Session>,
+    /// By slot: what its later turns carry. The memory stays with the slot.
+    histories: Vec<Vec<u8>>,
     free: Vec<u32>,
     /// Sessions between two turns, by due time and, where that is the same, by the end of the last turn.
     thinking: BinaryHeap<Reverse<(Stamp, u64, u32)>>,
@@ -49,10 +51,12 @@ impl Sessions {
         self.unsent += usize::from(session.next_row < session.end_row);
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = session;
+            self.history(slot).clear();
             return slot;
         }
         let slot = u32::try_from(self.slots.len()).unwrap_or(NO_SESSION);
         self.slots.push(session);
+        self.histories.push(Vec::new());
         // Ending and waiting must find room without asking for memory.
         let room = self.slots.capacity();
         self.free.reserve(room - self.free.len());
@@ -64,6 +68,16 @@ impl Sessions {
     /// The session in `slot`, which [`Sessions::begin`] named.
     pub(crate) fn at(&mut self, slot: u32) -> &mut Session {
         &mut self.slots[slot as usize]
+    }
+
+    /// What later turns of the session in `slot` carry: empty before its first turn has ended.
+    pub(crate) fn history(&mut self, slot: u32) -> &mut Vec<u8> {
+        &mut self.histories[slot as usize]
+    }
+
+    /// The history of the session in `slot`, if there is such a slot.
+    pub(crate) fn history_of(&self, slot: u32) -> &[u8] {
+        self.histories.get(slot as usize).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Whether the session has turns that have not been sent.

@@ -37,15 +37,17 @@ impl Engine {
         // There is nobody here to shake hands with.
         plan.urls.iter_mut().for_each(|url| url.tls = false);
         let plan = Arc::new(plan);
-        let row = Row { conversation_id: String::new(), body: 0..0, isl_tokens: 0, osl_tokens: None };
+        let row = Row { conversation_id: String::new(), body: 0..0, isl_tokens: None, osl_tokens: None };
         let mut engine = Self::new(EngineOptions {
             shared: Arc::new(Shared::new(&plan)),
             plan,
+            protocol: Arc::clone(&self.protocol),
             dataset: Arc::new(Dataset::new(vec![row], Arc::from([]))),
             share: Share::new(0, 1),
             connections_max: 8,
             samples_max: 64,
             batch_records: 64,
+            batch_text_bytes: 0,
             identifier_seed: 0,
         });
         engine.begin_phase(0, PhaseStart { at: Stamp::ORIGIN, first_row: 0 });

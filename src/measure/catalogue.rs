@@ -2,10 +2,13 @@
 //!
 //! [`SAMPLED`] has a value per request (or a list of them) and gets fifteen statistics, [`SINGLES`] are
 //! counters, rates, totals and error-adjusted twins computed from a whole scope, [`WEIGHTED`] are step
-//! functions over time. The rows themselves stand in [`rows`].
+//! functions over time. [`ENERGY`] are single values that come from the telemetry of GPUs. The rows themselves
+//! stand in [`rows`] and [`energy`].
 
+mod energy;
 mod rows;
 
+pub use energy::ENERGY;
 pub use rows::{SAMPLED, SINGLES, WEIGHTED};
 
 use crate::measure::facts::Facts;
@@ -40,6 +43,8 @@ pub enum Source {
     Curve(Series),
     /// A single value of a whole scope.
     Derived(Derived),
+    /// A single value that is not computed from requests alone and is added to the summary.
+    Elsewhere,
     /// The gaps between content messages of good requests, in nanoseconds.
     Gaps,
     /// One value of each request that `feed` names.
@@ -75,6 +80,8 @@ pub enum Table {
     Active,
     /// `LLM Metrics: Effective`.
     Effective,
+    /// `GPU Power Efficiency`.
+    Energy,
     /// `LLM Metrics`.
     Main,
     /// `HTTP Trace Timing`, shown on request.
@@ -88,8 +95,20 @@ pub enum Table {
 pub enum Unit {
     /// Things counted.
     Count,
+    /// Good requests per second and watt.
+    GoodPerSecondPerWatt,
+    /// Joules.
+    Joules,
+    /// Joules times seconds.
+    JouleSeconds,
+    /// Joules per request.
+    JoulesPerRequest,
+    /// Joules per user.
+    JoulesPerUser,
     /// Bytes, shown in units of 1,024.
     Kilobytes,
+    /// Millijoules per token.
+    MillijoulesPerToken,
     /// Nanoseconds, shown as milliseconds.
     Milliseconds,
     /// Per cent.
@@ -100,6 +119,8 @@ pub enum Unit {
     Requests,
     /// Requests per second.
     RequestsPerSecond,
+    /// Requests per second and watt.
+    RequestsPerSecondPerWatt,
     /// Seconds.
     Seconds,
     /// Tokens.
@@ -108,6 +129,12 @@ pub enum Unit {
     TokensPerSecond,
     /// Tokens per second that one user sees.
     TokensPerSecondPerUser,
+    /// Tokens per second and watt.
+    TokensPerSecondPerWatt,
+    /// Tokens per joule.
+    TokensPerJoule,
+    /// Watts.
+    Watts,
 }
 
 impl Unit {
@@ -115,16 +142,26 @@ impl Unit {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
+            Self::GoodPerSecondPerWatt => "good-req/s/W",
+            Self::JouleSeconds => "J*s",
+            Self::Joules => "J",
+            Self::JoulesPerRequest => "joules/request",
+            Self::JoulesPerUser => "joules/user",
             Self::Kilobytes => "KB",
+            Self::MillijoulesPerToken => "mJ/token",
             Self::Milliseconds => "ms",
             Self::Percent => "%",
             Self::Ratio => "ratio",
             Self::Requests => "requests",
             Self::RequestsPerSecond => "requests/sec",
+            Self::RequestsPerSecondPerWatt => "requests/sec/W",
             Self::Seconds => "sec",
             Self::Tokens => "tokens",
             Self::TokensPerSecond => "tokens/sec",
             Self::TokensPerSecondPerUser => "tokens/sec/user",
+            Self::TokensPerSecondPerWatt => "tokens/sec/W",
+            Self::TokensPerJoule => "tokens/J",
+            Self::Watts => "W",
         }
     }
 
@@ -141,6 +178,16 @@ impl Unit {
             | Self::Seconds
             | Self::Tokens
             | Self::TokensPerSecond
+            | Self::GoodPerSecondPerWatt
+            | Self::JouleSeconds
+            | Self::Joules
+            | Self::JoulesPerRequest
+            | Self::JoulesPerUser
+            | Self::MillijoulesPerToken
+            | Self::RequestsPerSecondPerWatt
+            | Self::TokensPerJoule
+            | Self::TokensPerSecondPerWatt
+            | Self::Watts
             | Self::TokensPerSecondPerUser => 1.0,
         }
     }
@@ -155,6 +202,16 @@ impl Unit {
             | Self::RequestsPerSecond
             | Self::Seconds
             | Self::TokensPerSecond
+            | Self::GoodPerSecondPerWatt
+            | Self::JouleSeconds
+            | Self::Joules
+            | Self::JoulesPerRequest
+            | Self::JoulesPerUser
+            | Self::MillijoulesPerToken
+            | Self::RequestsPerSecondPerWatt
+            | Self::TokensPerJoule
+            | Self::TokensPerSecondPerWatt
+            | Self::Watts
             | Self::TokensPerSecondPerUser => false,
         }
     }
@@ -166,6 +223,16 @@ impl Unit {
             Self::RequestsPerSecond
             | Self::Seconds
             | Self::TokensPerSecond
+            | Self::GoodPerSecondPerWatt
+            | Self::JouleSeconds
+            | Self::Joules
+            | Self::JoulesPerRequest
+            | Self::JoulesPerUser
+            | Self::MillijoulesPerToken
+            | Self::RequestsPerSecondPerWatt
+            | Self::TokensPerJoule
+            | Self::TokensPerSecondPerWatt
+            | Self::Watts
             | Self::TokensPerSecondPerUser => Resolution::Thousandths,
             Self::Count
             | Self::Kilobytes
@@ -219,6 +286,9 @@ pub enum Sampled {
     CreditToStartLatency,
     EffectiveLatency,
     OslMismatchDiffPct,
+    UsagePromptTokensDiffPct,
+    UsageCompletionTokensDiffPct,
+    UsageReasoningTokensDiffPct,
 }
 
 /// Single values of a scope.
@@ -263,6 +333,9 @@ pub enum Derived {
     Total(Sampled),
     /// Prompt and reply tokens over the window.
     TotalTokenThroughput,
+    /// Good requests whose tokens the server counts otherwise than the client; absent when they cannot be
+    /// compared.
+    UsageDiscrepancyCount,
 }
 
 /// Which percentile of the lag.
@@ -346,6 +419,9 @@ impl Sampled {
         Self::CreditToStartLatency,
         Self::EffectiveLatency,
         Self::OslMismatchDiffPct,
+        Self::UsagePromptTokensDiffPct,
+        Self::UsageCompletionTokensDiffPct,
+        Self::UsageReasoningTokensDiffPct,
     ];
 
     /// Its row.

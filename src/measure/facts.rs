@@ -2,6 +2,7 @@
 
 use crate::measure::{Outcome, Record};
 use crate::time::Stamp;
+use crate::wire::{TokenSource, Usage};
 
 /// A record with what several metrics share.
 #[derive(Clone, Copy, Debug)]
@@ -16,45 +17,126 @@ pub struct Facts<'a> {
     pub tokens: Tokens,
 }
 
-/// Token counts: as the server reports them, else by messages with content and by the dataset's rule.
+/// Token counts, by who counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Prompt.
-    pub input: u64,
+    /// Prompt; absent when nobody counted it.
+    pub input: Option<u64>,
     /// The input is the server's count.
     pub input_by_usage: bool,
-    /// Whole reply, reasoning included.
-    pub sequence: u64,
-    /// The sequence is the server's count.
-    pub sequence_by_usage: bool,
+    /// Whole reply, reasoning included; absent when nobody counted it.
+    pub sequence: Option<u64>,
+    /// Where the sequence comes from.
+    pub sequence_by: SequenceBy,
     /// Reply without reasoning; absent when messages were counted and some carried reasoning.
     pub output: Option<u64>,
-    /// Reasoning, if the server reports it.
+    /// Reasoning, if there is any.
     pub reasoning: Option<u64>,
+}
+
+/// Where the length of a reply comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SequenceBy {
+    /// The number of messages with content.
+    Chunks,
+    /// Nowhere: it has none.
+    #[default]
+    Nothing,
+    /// The client's tokenizer.
+    Tokenizer,
+    /// The server's usage.
+    Usage,
 }
 
 impl Tokens {
     /// The counts of a record.
     pub fn of(record: &Record) -> Self {
         let usage = record.usage.unwrap_or_default();
-        let (sequence, output) = if let Some(completion) = usage.completion_tokens {
-            let reasoning = usage.reasoning_tokens.unwrap_or(0);
-            let output = completion.saturating_sub(reasoning);
-            (output + reasoning, Some(output))
-        } else {
-            // Messages with content are counted; how many of them were reasoning is known only when the
-            // first one already was output.
-            let contents = u64::from(record.contents);
-            (contents, (record.first_output == record.first_content).then_some(contents))
-        };
+        let ruled = record.isl_tokens.map(u64::from);
+        match record.token_source {
+            TokenSource::Absent => Self { input: ruled, ..Self::default() },
+            TokenSource::Client => {
+                let (output, reasoning) =
+                    (record.counted.output.map(u64::from), record.counted.reasoning.map(u64::from));
+                let parts = [output, reasoning].into_iter().flatten();
+                Self {
+                    input: ruled,
+                    input_by_usage: false,
+                    sequence: parts.reduce(|left, right| left + right),
+                    sequence_by: SequenceBy::Tokenizer,
+                    output,
+                    reasoning,
+                }
+            }
+            TokenSource::Estimate => {
+                let estimated = Self::by_usage(&usage);
+                let input = estimated.input.or(ruled);
+                if estimated.sequence.is_some() {
+                    return Self { input, ..estimated };
+                }
+                // Messages with content are counted; how many of them were reasoning is known only when the
+                // first one already was output.
+                let contents = u64::from(record.contents);
+                Self {
+                    input,
+                    sequence: Some(contents),
+                    sequence_by: SequenceBy::Chunks,
+                    output: (record.first_output == record.first_content).then_some(contents),
+                    ..estimated
+                }
+            }
+            TokenSource::Server => Self::by_usage(&usage),
+        }
+    }
+
+    /// What the server says, and nothing else.
+    fn by_usage(usage: &Usage) -> Self {
+        let output = usage
+            .completion_tokens
+            .map(|completion| completion.saturating_sub(usage.reasoning_tokens.unwrap_or(0)));
         Self {
-            input: usage.prompt_tokens.unwrap_or_else(|| u64::from(record.isl_tokens)),
+            input: usage.prompt_tokens,
             input_by_usage: usage.prompt_tokens.is_some(),
-            sequence,
-            sequence_by_usage: usage.completion_tokens.is_some(),
+            sequence: output.map(|output| output + usage.reasoning_tokens.unwrap_or(0)),
+            sequence_by: if output.is_some() { SequenceBy::Usage } else { SequenceBy::Nothing },
             output,
             reasoning: usage.reasoning_tokens,
         }
+    }
+}
+
+/// How far the server's counts are from the client's own, in per cent of those; absent where one of the two
+/// is not known or the client's is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct UsageDifference {
+    /// Of the prompt.
+    pub prompt: Option<f64>,
+    /// Of the reply, reasoning included.
+    pub completion: Option<f64>,
+    /// Of the reasoning.
+    pub reasoning: Option<f64>,
+}
+
+impl UsageDifference {
+    /// The differences of a request that the client counted.
+    pub fn of(facts: &Facts<'_>) -> Self {
+        let (TokenSource::Client, Some(usage)) = (facts.record.token_source, facts.record.usage) else {
+            return Self::default();
+        };
+        let percent = |server: Option<u64>, client: Option<u64>| {
+            let client = client.filter(|client| *client > 0)?;
+            Some(server?.abs_diff(client) as f64 / client as f64 * 100.0)
+        };
+        Self {
+            prompt: percent(usage.prompt_tokens, facts.tokens.input),
+            completion: percent(usage.completion_tokens, facts.tokens.sequence),
+            reasoning: percent(usage.reasoning_tokens, facts.tokens.reasoning),
+        }
+    }
+
+    /// The largest of the three.
+    pub fn largest(&self) -> Option<f64> {
+        [self.prompt, self.completion, self.reasoning].into_iter().flatten().reduce(f64::max)
     }
 }
 
@@ -77,7 +159,7 @@ impl<'a> Facts<'a> {
 
     /// Decode time per token after the first, in nanoseconds; needs two tokens.
     pub fn inter_token_ns(&self) -> Option<f64> {
-        let after_first = self.tokens.sequence.checked_sub(1).filter(|after_first| *after_first > 0)?;
+        let after_first = self.tokens.sequence?.checked_sub(1).filter(|after_first| *after_first > 0)?;
         Some(self.decode_ns()? as f64 / after_first as f64)
     }
 

@@ -33,10 +33,12 @@ const GOOD: u64 = 1 << 63;
 const HELD: u64 = 1 << 62;
 const MISMATCHED: u64 = 1 << 61;
 const OVERFLOWED: u64 = 1 << 60;
+const DISCREPANT: u64 = 1 << 59;
 const _: () = assert!(Sampled::COUNT <= 60, "the marks need the bits above those of the metrics");
 
 /// What was found about a request while it was counted.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent findings")]
 pub(crate) struct Findings {
     /// The metrics that took a single value, one bit each.
     pub(crate) metrics: u64,
@@ -46,6 +48,8 @@ pub(crate) struct Findings {
     pub(crate) mismatched: bool,
     /// The server found it too long.
     pub(crate) overflowed: bool,
+    /// The server's counts are not the client's.
+    pub(crate) discrepant: bool,
 }
 
 impl Interval {
@@ -57,10 +61,11 @@ impl Interval {
     /// What was found about it.
     pub(crate) const fn findings(&self) -> Findings {
         Findings {
-            metrics: self.marks & (OVERFLOWED - 1),
+            metrics: self.marks & (DISCREPANT - 1),
             held: self.marks & HELD != 0,
             mismatched: self.marks & MISMATCHED != 0,
             overflowed: self.marks & OVERFLOWED != 0,
+            discrepant: self.marks & DISCREPANT != 0,
         }
     }
 }
@@ -102,15 +107,19 @@ impl Intervals {
         }
         let (start, end) = (record.issued, request_end(record));
         let mark = |set: bool, bit: u64| if set { bit } else { 0 };
-        let Findings { metrics, held, mismatched, overflowed } = findings;
-        let marks = metrics | mark(held, HELD) | mark(mismatched, MISMATCHED) | mark(overflowed, OVERFLOWED);
+        let Findings { metrics, held, mismatched, overflowed, discrepant } = findings;
+        let marks = metrics
+            | mark(held, HELD)
+            | mark(mismatched, MISMATCHED)
+            | mark(overflowed, OVERFLOWED)
+            | mark(discrepant, DISCREPANT);
         let mut interval =
             Interval { start, end, first_ns: None, input_tokens: 0, output_tokens: 0, gaps: 0, marks };
         if matches!(record.outcome, Outcome::Ok) {
             interval.marks |= GOOD;
             interval.first_ns = facts.ttft_ns;
-            interval.input_tokens = saturated(facts.tokens.input);
-            interval.output_tokens = saturated(facts.tokens.sequence);
+            interval.input_tokens = saturated(facts.tokens.input.unwrap_or(0));
+            interval.output_tokens = saturated(facts.tokens.sequence.unwrap_or(0));
             if part.push_gaps(gaps_ns) {
                 interval.gaps = saturated(gaps_ns.len() as u64);
             } else {

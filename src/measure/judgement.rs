@@ -4,10 +4,11 @@
 //! It judges one request at a time and keeps no counts.
 
 use crate::measure::catalogue::{Feed, Metric, SAMPLED, Source};
-use crate::measure::facts::Facts;
+use crate::measure::facts::{Facts, UsageDifference};
 
 /// The environment variables that AIPerf reads, and what they stand at otherwise.
 const OSL_MISMATCH_PERCENT: (&str, f64) = ("AIPERF_METRICS_OSL_MISMATCH_PCT_THRESHOLD", 5.0);
+const USAGE_PERCENT: (&str, f64) = ("AIPERF_METRICS_USAGE_PCT_DIFF_THRESHOLD", 10.0);
 const OSL_MISMATCH_TOKENS: (&str, f64) = ("AIPERF_METRICS_OSL_MISMATCH_MAX_TOKEN_THRESHOLD", 50.0);
 
 /// A limit on one metric.
@@ -25,6 +26,7 @@ pub struct Judgement {
     objectives: Vec<Objective>,
     osl_mismatch_percent: f64,
     osl_mismatch_tokens: f64,
+    usage_percent: f64,
 }
 
 /// Why a judgement cannot be made of what was asked.
@@ -62,6 +64,7 @@ impl Default for Judgement {
             objectives: Vec::new(),
             osl_mismatch_percent: OSL_MISMATCH_PERCENT.1,
             osl_mismatch_tokens: OSL_MISMATCH_TOKENS.1,
+            usage_percent: USAGE_PERCENT.1,
         }
     }
 }
@@ -104,6 +107,7 @@ impl Judgement {
         };
         self.osl_mismatch_percent = read(OSL_MISMATCH_PERCENT)?;
         self.osl_mismatch_tokens = read(OSL_MISMATCH_TOKENS)?;
+        self.usage_percent = read(USAGE_PERCENT)?;
         Ok(self)
     }
 
@@ -120,7 +124,11 @@ impl Judgement {
                 Some(value) => value <= *limit,
                 None => false,
             },
-            Source::Adjusted(_) | Source::Curve(_) | Source::Derived(_) | Source::Gaps => false,
+            Source::Adjusted(_)
+            | Source::Curve(_)
+            | Source::Derived(_)
+            | Source::Elsewhere
+            | Source::Gaps => false,
         })
     }
 
@@ -128,7 +136,18 @@ impl Judgement {
     pub fn mismatched(&self, facts: &Facts<'_>) -> Option<bool> {
         let requested = f64::from(facts.record.osl_tokens.filter(|requested| *requested > 0)?);
         let allowed = (requested * self.osl_mismatch_percent / 100.0).min(self.osl_mismatch_tokens);
-        Some((facts.tokens.sequence as f64 - requested).abs() > allowed)
+        Some((facts.tokens.sequence? as f64 - requested).abs() > allowed)
+    }
+
+    /// Whether the server's counts are further from the client's own than allowed; absent when they cannot be
+    /// compared.
+    pub fn discrepant(&self, facts: &Facts<'_>) -> Option<bool> {
+        UsageDifference::of(facts).largest().map(|difference| difference > self.usage_percent)
+    }
+
+    /// How far the server's counts may be from the client's own, in per cent of those.
+    pub fn usage_threshold(&self) -> f64 {
+        self.usage_percent
     }
 
     /// The share of the length asked for, in per cent, and the tokens that a reply may be off by: the

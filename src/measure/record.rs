@@ -2,7 +2,7 @@
 
 use crate::measure::Failure;
 use crate::time::{Nanos, Stamp};
-use crate::wire::Usage;
+use crate::wire::{TokenSource, Usage};
 
 /// Everything that is kept of one request that ended.
 ///
@@ -67,10 +67,23 @@ pub struct Record {
     pub request_body_bytes: u64,
     /// Token counts reported by the server.
     pub usage: Option<Usage>,
-    /// Prompt length by the dataset's rule.
-    pub isl_tokens: u32,
+    /// Prompt length by the dataset's rule; absent when it has no tokens or none that can be counted.
+    pub isl_tokens: Option<u32>,
     /// Reply length asked for.
     pub osl_tokens: Option<u32>,
+    /// Who counts the tokens of its reply.
+    pub token_source: TokenSource,
+    /// What the client counted of a reply that it counts.
+    pub counted: Counted,
+}
+
+/// Tokens of a reply by the client's tokenizer; absent where there was no such text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Of the output.
+    pub output: Option<u32>,
+    /// Of the thoughts.
+    pub reasoning: Option<u32>,
 }
 
 /// How a request ended.
@@ -88,4 +101,47 @@ pub enum Outcome {
     Failed(Box<Failure>),
     /// At least one message with content, and a whole reply.
     Ok,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A good request of which nothing but its number is known.
+    pub(crate) fn record(number: u64) -> Record {
+        Record {
+            phase: 0,
+            shard: 0,
+            number,
+            row: 0,
+            request_id: 0,
+            correlation_id: 0,
+            planned: Stamp::ORIGIN,
+            issued: Stamp::ORIGIN,
+            connect: None,
+            handshake_begun: None,
+            first_byte_written: None,
+            written: None,
+            headers: None,
+            first_body: None,
+            last_body: None,
+            first_content: None,
+            second_content: None,
+            first_output: None,
+            last_content: None,
+            ended: Stamp::ORIGIN,
+            outcome: Outcome::Ok,
+            status: None,
+            messages: 0,
+            contents: 0,
+            body_reads: 0,
+            body_bytes: 0,
+            request_body_bytes: 0,
+            usage: None,
+            isl_tokens: None,
+            osl_tokens: None,
+            token_source: TokenSource::Estimate,
+            counted: Counted::default(),
+        }
+    }
 }

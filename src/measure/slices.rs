@@ -180,6 +180,7 @@ impl Cut {
         self.counts.failed += u64::from(!good);
         self.counts.held += u64::from(findings.held);
         self.counts.osl_mismatched += u64::from(findings.mismatched);
+        self.counts.usage_discrepant += u64::from(findings.discrepant);
         self.counts.context_overflows += u64::from(findings.overflowed);
         for (row, value) in values {
             // Queueing is a matter of the whole run: slices of the reference do not have it.

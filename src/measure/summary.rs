@@ -125,7 +125,7 @@ impl Summary {
                 Source::Derived(derived) => {
                     scope.derived(derived).filter(|value| value.is_finite()).map(Value::Single)
                 }
-                Source::Gaps | Source::Record(..) => None,
+                Source::Elsewhere | Source::Gaps | Source::Record(..) => None,
             };
             values.extend(value.map(|value| (metric, value)));
         }
@@ -147,6 +147,13 @@ impl Summary {
         match self.value(tag)? {
             Value::Single(value) => Some(*value),
             Value::Adjusted(_) | Value::Full(_) | Value::Weighted(_) => None,
+        }
+    }
+
+    /// Adds a single value that was not computed from requests alone; one that is not finite is left out.
+    pub fn add(&mut self, metric: &'static Metric, value: f64) {
+        if value.is_finite() {
+            self.values.push((metric, Value::Single(value)));
         }
     }
 
@@ -232,6 +239,15 @@ impl Scope<'_> {
             Derived::RequestErrorRate => some(completed).map(|completed| 100.0 * errors as f64 / completed),
             Derived::RequestThroughput => self.per_s(some(ok)?),
             Derived::Total(sampled) => self.sum(sampled),
+            Derived::UsageDiscrepancyCount => {
+                let compared = [
+                    Sampled::UsagePromptTokensDiffPct,
+                    Sampled::UsageCompletionTokensDiffPct,
+                    Sampled::UsageReasoningTokensDiffPct,
+                ];
+                let any = compared.into_iter().any(|sampled| self.sum(sampled).is_some());
+                any.then_some(counts.usage_discrepant as f64)
+            }
             Derived::TotalTokenThroughput => {
                 self.per_s(self.sum(Sampled::InputSequenceLength)? + self.sum(Sampled::OutputSequenceLength)?)
             }

@@ -2,7 +2,7 @@
 
 use crate::measure::arrivals::Arrivals;
 use crate::measure::catalogue::{SAMPLED, Sampled, Source};
-use crate::measure::facts::Facts;
+use crate::measure::facts::{Facts, SequenceBy};
 use crate::measure::handshakes::Handshakes;
 use crate::measure::intervals::{Findings, Intervals};
 use crate::measure::late::LatenessCounts;
@@ -38,6 +38,8 @@ pub struct PhaseTally {
     first_start: Option<Stamp>,
     last_content: Option<Stamp>,
     last_end: Option<Stamp>,
+    /// Requests that are measured elsewhere.
+    handed_over: u64,
 }
 
 /// The counters of a tally.
@@ -73,10 +75,16 @@ pub struct Counts {
     pub osl_by_usage: u64,
     /// Good requests whose reply was counted by messages with content.
     pub osl_by_chunks: u64,
+    /// Good requests whose reply the client's tokenizer counted.
+    pub osl_by_tokenizer: u64,
+    /// Good requests that the client was to count and could not, for want of room.
+    pub not_counted: u64,
     /// Good requests that met every objective; zero without objectives.
     pub held: u64,
     /// Good requests whose reply's length is further from the one asked for than allowed.
     pub osl_mismatched: u64,
+    /// Good requests whose tokens the server counts otherwise than the client.
+    pub usage_discrepant: u64,
     /// Failed requests that the server found too long for its model.
     pub context_overflows: u64,
 }
@@ -119,6 +127,9 @@ impl Counts {
             isl_by_rule,
             osl_by_usage,
             osl_by_chunks,
+            osl_by_tokenizer,
+            not_counted,
+            usage_discrepant,
             held,
             osl_mismatched,
             context_overflows,
@@ -138,6 +149,9 @@ impl Counts {
         self.isl_by_rule += isl_by_rule;
         self.osl_by_usage += osl_by_usage;
         self.osl_by_chunks += osl_by_chunks;
+        self.osl_by_tokenizer += osl_by_tokenizer;
+        self.not_counted += not_counted;
+        self.usage_discrepant += usage_discrepant;
         self.held += held;
         self.osl_mismatched += osl_mismatched;
         self.context_overflows += context_overflows;
@@ -266,6 +280,7 @@ impl PhaseTally {
             first_start: None,
             last_content: None,
             last_end: None,
+            handed_over: 0,
         }
     }
 
@@ -320,6 +335,29 @@ impl PhaseTally {
 
     /// A request ended. `gaps_ns` are the spans between its content messages, in order.
     pub fn record(&mut self, record: &Record, gaps_ns: &[u64]) {
+        self.count(record);
+        self.measure(record, gaps_ns);
+    }
+
+    /// A request ended whose tokens somebody else counts: it is counted here and measured there, by
+    /// [`PhaseTally::measure`] of a tally that is merged with this one.
+    pub fn hand_over(&mut self, record: &Record) {
+        self.count(record);
+        self.handed_over += 1;
+    }
+
+    /// Requests that ended here and are measured elsewhere.
+    pub const fn handed_over(&self) -> u64 {
+        self.handed_over
+    }
+
+    /// A good request was to be counted by the client and could not be.
+    pub fn not_counted(&mut self) {
+        self.counts.not_counted += 1;
+    }
+
+    /// What a request's end says whatever its tokens are.
+    fn count(&mut self, record: &Record) {
         self.last_end = self.last_end.max(Some(record.ended));
         match &record.outcome {
             Outcome::Abandoned => {
@@ -345,6 +383,13 @@ impl PhaseTally {
         self.counts.messages += u64::from(record.messages);
         self.counts.body_reads += u64::from(record.body_reads);
         self.latencies.record(record);
+    }
+
+    /// Takes the values of a request that was counted, here or elsewhere. Abandoned ones have none.
+    pub fn measure(&mut self, record: &Record, gaps_ns: &[u64]) {
+        if matches!(record.outcome, Outcome::Abandoned) {
+            return;
+        }
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);
         let mut findings = self.find(&facts, good);
@@ -360,6 +405,7 @@ impl PhaseTally {
                 Source::Adjusted(_)
                 | Source::Curve(_)
                 | Source::Derived(_)
+                | Source::Elsewhere
                 | Source::Gaps
                 | Source::Record(..) => {}
             }
@@ -373,16 +419,22 @@ impl PhaseTally {
         if good {
             let tokens = &facts.tokens;
             self.counts.isl_by_usage += u64::from(tokens.input_by_usage);
-            self.counts.isl_by_rule += u64::from(!tokens.input_by_usage);
-            self.counts.osl_by_usage += u64::from(tokens.sequence_by_usage);
-            self.counts.osl_by_chunks += u64::from(!tokens.sequence_by_usage);
+            self.counts.isl_by_rule += u64::from(tokens.input.is_some() && !tokens.input_by_usage);
+            match tokens.sequence_by {
+                SequenceBy::Chunks => self.counts.osl_by_chunks += 1,
+                SequenceBy::Nothing => {}
+                SequenceBy::Tokenizer => self.counts.osl_by_tokenizer += 1,
+                SequenceBy::Usage => self.counts.osl_by_usage += 1,
+            }
             findings.held = self.judgement.has_objectives() && self.judgement.holds(facts);
             findings.mismatched = self.judgement.mismatched(facts) == Some(true);
+            findings.discrepant = self.judgement.discrepant(facts) == Some(true);
         } else if let Outcome::Failed(failure) = &facts.record.outcome {
             findings.overflowed = failure.is_context_overflow();
         }
         self.counts.held += u64::from(findings.held);
         self.counts.osl_mismatched += u64::from(findings.mismatched);
+        self.counts.usage_discrepant += u64::from(findings.discrepant);
         self.counts.context_overflows += u64::from(findings.overflowed);
         findings
     }
@@ -449,6 +501,7 @@ impl PhaseTally {
         self.first_start = earlier(self.first_start, other.first_start);
         self.last_content = self.last_content.max(other.last_content);
         self.last_end = self.last_end.max(other.last_end);
+        self.handed_over += other.handed_over;
     }
 
     /// The phase is over and every part of it merged: gives back the memory that was reserved for values

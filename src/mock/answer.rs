@@ -64,6 +64,8 @@ pub(super) struct Answer {
 pub(super) struct Wanted {
     /// The request's last byte.
     pub(super) arrival: Stamp,
+    /// How long it waits in the queue before that.
+    pub(super) queued: Nanos,
     /// As a stream.
     pub(super) stream: bool,
     /// The connection closes after it.
@@ -84,14 +86,14 @@ pub(super) struct Pace<'a> {
 impl Answer {
     /// Plans the answer to a request.
     pub(super) fn new(wanted: Wanted, (model_index, model): (usize, &Model), pace: &mut Pace<'_>) -> Self {
-        let Wanted { arrival, stream, close, extent, identity, writes, fault } = wanted;
+        let Wanted { arrival, queued, stream, close, extent, identity, writes, fault } = wanted;
         let messages = model.messages(extent.tokens);
         let form = match (stream, writes) {
             (false, _) => Form::Json,
             (true, Writes::PerMessage) => Form::Messages,
             (true, Writes::Whole) => Form::Whole,
         };
-        let mut due = arrival.plus(pace.ttft.draw(pace.random));
+        let mut due = arrival.plus(queued).plus(pace.ttft.draw(pace.random));
         if form != Form::Messages {
             due = match pace.itl {
                 Delay::Fixed(itl) => due.plus(Nanos(itl.0.saturating_mul(u64::from(messages - 1)))),
@@ -239,19 +241,20 @@ mod tests {
     use super::*;
 
     fn answer(writes: Writes, stream: bool, fault: Option<Fault>, random: &mut fastrand::Rng) -> Answer {
-        let model = Model::new(b"m", 1);
+        let model = Model::new(b"m", 1, crate::mock::tongue::Tongue::Chat);
         let extent = Extent { tokens: 10, prompt_tokens: 3, limited: true, usage: false };
         let identity = Identity { id: 1, created_s: 1_700_000_000 };
         let [ttft, itl] = [Delay::Fixed(Nanos(1_000)), Delay::Fixed(Nanos(100))];
         let mut pace = Pace { ttft, itl, random };
         let arrival = Stamp::from_nanos(5_000);
-        let wanted = Wanted { arrival, stream, close: false, extent, identity, writes, fault };
+        let queued = Nanos::ZERO;
+        let wanted = Wanted { arrival, queued, stream, close: false, extent, identity, writes, fault };
         Answer::new(wanted, (0, &model), &mut pace)
     }
 
     /// Times and sizes of all writes when each happens `late` after it is due.
     fn writes(mut answer: Answer, late: Nanos, random: &mut fastrand::Rng) -> Vec<(u64, usize)> {
-        let model = Model::new(b"m", 1);
+        let model = Model::new(b"m", 1, crate::mock::tongue::Tongue::Chat);
         let [ttft, itl] = [Delay::Fixed(Nanos(1_000)), Delay::Fixed(Nanos(100))];
         let (mut found, mut now, mut scratch) = (Vec::new(), answer.arrival, Vec::new());
         while !answer.done() {

@@ -2,6 +2,7 @@
 //! split anywhere. It answers nothing itself.
 
 use crate::mock::body::{self, Chat};
+use crate::mock::tongue::Tongue;
 
 /// Longest head in bytes.
 const HEAD_MAX: usize = 64 << 10;
@@ -19,10 +20,14 @@ pub(super) enum Route {
     Chat(Result<Chat, &'static str>),
     /// /health.
     Health,
+    /// /dcgm/metrics.
+    Gpus,
     /// /metrics.
     Metrics,
     /// /v1/models.
     Models,
+    /// POST to another endpoint with text, or why its body is none.
+    Other(Tongue, Result<Chat, &'static str>),
     /// A known path with another method than this.
     OtherMethod(&'static str),
     /// A path that is not served.
@@ -77,8 +82,10 @@ enum Stage {
 enum Path {
     Chat,
     Health,
+    Gpus,
     Metrics,
     Models,
+    Other(Tongue),
     Unknown,
 }
 
@@ -152,10 +159,17 @@ impl Intake {
                 let body = self.input.get(body).unwrap_or_default();
                 Route::Chat(body::read(body, &mut self.model))
             }
-            (Path::Chat, Method::Get | Method::Head | Method::Other) => Route::OtherMethod("POST"),
+            (Path::Other(tongue), Method::Post) => {
+                let body = self.input.get(body).unwrap_or_default();
+                Route::Other(tongue, tongue.read(body, &mut self.model))
+            }
+            (Path::Chat | Path::Other(_), Method::Get | Method::Head | Method::Other) => {
+                Route::OtherMethod("POST")
+            }
             (Path::Unknown, _) => Route::Unknown,
             (_, Method::Other | Method::Post) => Route::OtherMethod("GET, HEAD"),
             (Path::Health, Method::Get | Method::Head) => Route::Health,
+            (Path::Gpus, Method::Get | Method::Head) => Route::Gpus,
             (Path::Metrics, Method::Get | Method::Head) => Route::Metrics,
             (Path::Models, Method::Get | Method::Head) => Route::Models,
         };
@@ -194,9 +208,10 @@ impl Intake {
         let path = match target.split_once('?').map_or(target, |(path, _)| path) {
             "/v1/chat/completions" => Path::Chat,
             "/health" => Path::Health,
+            "/dcgm/metrics" => Path::Gpus,
             "/metrics" => Path::Metrics,
             "/v1/models" => Path::Models,
-            _ => Path::Unknown,
+            path => Tongue::at(path).map_or(Path::Unknown, Path::Other),
         };
         let (mut length, mut chunked, mut close, mut expects) = (None, false, false, false);
         self.request_id.clear();

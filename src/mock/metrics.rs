@@ -1,5 +1,6 @@
 //! What the server counts, one tally per thread, and the Prometheus text of all of them under vLLM's names.
 
+use crate::telemetry::gpu::{Device, Nvidia, dcgm};
 use crate::time::Nanos;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,6 +135,22 @@ pub(super) fn render(tallies: &[Tally]) -> String {
         text,
         "vllm:request_success_total{{model_name=\"mock-model\",finished_reason=\"stop\"}} {stop}"
     );
+    let requests = sum(|tally| &tally.requests);
+    header(
+        &mut text,
+        "mock:requests_total",
+        "counter",
+        "Chat completion requests that were answered, or failed on purpose.",
+    );
+    let _ = writeln!(text, "mock:requests_total {requests}");
+    let cancelled = sum(|tally| &tally.cancelled);
+    header(
+        &mut text,
+        "mock:cancelled_requests_total",
+        "counter",
+        "Chat completion requests whose client left.",
+    );
+    let _ = writeln!(text, "mock:cancelled_requests_total {cancelled}");
     histogram(
         &mut text,
         "vllm:time_to_first_token_seconds",
@@ -149,6 +166,45 @@ pub(super) fn render(tallies: &[Tally]) -> String {
         tallies.iter().map(|tally| &tally.e2e),
     );
     text
+}
+
+/// Power of the made-up GPU when nothing runs, and for each request that does, in watts.
+const GPU_IDLE_W: f64 = 80.0;
+const GPU_REQUEST_W: f64 = 5.0;
+/// Energy of a token in joules.
+const GPU_TOKEN_J: f64 = 0.05;
+/// More than that no GPU takes.
+const GPU_MOST_W: f64 = 700.0;
+
+/// The page of a GPU exporter for a GPU that does not exist: its numbers are made up and follow the load.
+pub(super) fn render_gpu(tallies: &[Tally], since_start: Nanos) -> String {
+    let sum =
+        |count: fn(&Tally) -> &Count| tallies.iter().map(|tally| count(tally).read()).sum::<u64>() as f64;
+    let (running, tokens) = (sum(|tally| &tally.running), sum(|tally| &tally.generation_tokens));
+    let busy = (running * 3.0).min(100.0);
+    let energy_j = GPU_IDLE_W * since_start.as_secs_f64() + GPU_TOKEN_J * tokens;
+    let device = Device {
+        index: 0,
+        uuid: "GPU-00000000-mock".to_owned(),
+        model: "made-up GPU of phasor mock".to_owned(),
+        pci_bus_id: None,
+        device: Some("nvidia0".to_owned()),
+        hostname: Some("mock".to_owned()),
+        namespace: None,
+        pod_name: None,
+    };
+    let values = vec![
+        (Nvidia::PowerUsage, (GPU_IDLE_W + GPU_REQUEST_W * running).min(GPU_MOST_W)),
+        (Nvidia::EnergyConsumption, energy_j / 1e6),
+        (Nvidia::GpuUtilization, busy),
+        (Nvidia::MemoryUtilization, busy / 2.0),
+        (Nvidia::MemoryUsed, 60.0),
+        (Nvidia::Temperature, 40.0 + busy / 5.0),
+        (Nvidia::SmUtilization, busy),
+        (Nvidia::XidErrors, 0.0),
+        (Nvidia::PowerViolation, 0.0),
+    ];
+    dcgm::render(&[(device, values)])
 }
 
 fn header(text: &mut String, name: &str, kind: &str, help: &str) {

@@ -3,8 +3,10 @@
 //! What does not change from request to request is rendered once per model; a reply is then a sequence of
 //! copies. Writing into a buffer that is large enough allocates nothing.
 
+use crate::mock::tongue::Tongue;
+
 /// One generated token.
-const TOKEN: &str = " tok";
+pub(super) const TOKEN: &str = " tok";
 
 /// The end of a stream: the last event and the last chunk.
 const DONE: &[u8] = b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n";
@@ -83,6 +85,7 @@ pub(super) struct Extent {
 #[derive(Debug)]
 pub(super) struct Model {
     name: Vec<u8>,
+    tongue: Tongue,
     tokens_per_message: u32,
     role: Message,
     /// A full message of content.
@@ -95,7 +98,7 @@ pub(super) struct Model {
 
 impl Model {
     /// `name` as escaped in JSON.
-    pub(super) fn new(name: &[u8], tokens_per_message: u32) -> Self {
+    pub(super) fn new(name: &[u8], tokens_per_message: u32, tongue: Tongue) -> Self {
         let choice = |delta: &str, finish: &str| {
             let tail = format!(
                 "\",\"choices\":[{{\"index\":0,\"delta\":{delta},\"logprobs\":null,\"finish_reason\":{finish}}}]}}"
@@ -106,6 +109,7 @@ impl Model {
             |tokens: u32| choice(&format!("{{\"content\":\"{}\"}}", TOKEN.repeat(tokens as usize)), "null");
         Self {
             name: name.to_vec(),
+            tongue,
             tokens_per_message,
             role: choice("{\"role\":\"assistant\",\"content\":\"\"}", "null"),
             content: content(tokens_per_message),
@@ -115,9 +119,15 @@ impl Model {
         }
     }
 
-    /// Whether this is the model of that name.
-    pub(super) fn is(&self, name: &[u8]) -> bool {
-        self.name == name
+    /// Whether this is the model of that name in that tongue.
+    pub(super) fn is(&self, name: &[u8], tongue: Tongue) -> bool {
+        self.tongue == tongue && self.name == name
+    }
+
+    /// The name without its escapes.
+    fn plain_name(&self) -> String {
+        let quoted = [b"\"", self.name.as_slice(), b"\""].concat();
+        serde_json::from_slice(&quoted).unwrap_or_default()
     }
 
     /// Messages of content in a reply.
@@ -134,6 +144,12 @@ impl Model {
         extent: Extent,
         messages: std::ops::Range<u32>,
     ) {
+        if self.tongue != Tongue::Chat {
+            let name = self.plain_name();
+            let per_message = self.tokens_per_message;
+            self.tongue.write_messages(out, (identity, &name), extent, per_message, messages);
+            return;
+        }
         let identity = identity.render();
         if messages.start == 0 {
             self.role.write(out, &identity);
@@ -187,6 +203,11 @@ impl Model {
 
     /// A reply that is not a stream, with its head.
     pub(super) fn write_whole(&self, out: &mut Vec<u8>, identity: Identity, extent: Extent, close: bool) {
+        if self.tongue != Tongue::Chat {
+            let name = self.plain_name();
+            self.tongue.write_whole(out, (identity, &name), extent, close);
+            return;
+        }
         let identity = identity.render();
         let (prompt, completion) = (Decimal::new(extent.prompt_tokens), Decimal::new(extent.tokens.into()));
         let total = Decimal::new(extent.prompt_tokens + u64::from(extent.tokens));
@@ -360,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_stream_in_pieces_equals_the_stream_in_one() {
-        let model = Model::new(b"m\\\"1", 3);
+        let model = Model::new(b"m\\\"1", 3, Tongue::Chat);
         let extent = Extent { tokens: 8, prompt_tokens: 12, limited: true, usage: true };
         let (mut one, mut pieces) = (Vec::new(), Vec::new());
         model.write_messages(&mut one, WHO, extent, 0..3);
@@ -391,7 +412,7 @@ mod tests {
 
     #[test]
     fn a_whole_reply_has_the_length_it_says() {
-        let model = Model::new(b"m", 1);
+        let model = Model::new(b"m", 1, Tongue::Chat);
         let mut bytes = Vec::new();
         let extent = Extent { tokens: 5, prompt_tokens: 2, limited: false, usage: false };
         model.write_whole(&mut bytes, WHO, extent, true);

@@ -11,6 +11,7 @@ use crate::mock::log::{Line, Log, LogFile, Outcome};
 use crate::mock::metrics::{self, Tally};
 use crate::mock::reply::{self, Extent, Identity, Model};
 use crate::mock::tls::Certificate;
+use crate::mock::tongue::Tongue;
 use crate::mock::{Shared, TIMER_SLACK};
 use crate::shard::ring::{Event, Ring, RingOptions, SocketId, Wait};
 use crate::shard::sys;
@@ -346,14 +347,20 @@ impl Worker {
     fn begin(&mut self, index: usize, request: Request) {
         let Request { route, head_only, close } = request;
         match route {
-            Route::Chat(Ok(chat)) => self.begin_chat(index, chat, close),
-            Route::Chat(Err(why)) => {
+            Route::Chat(Ok(chat)) => self.begin_answer(index, chat, Tongue::Chat, close),
+            Route::Other(tongue, Ok(asked)) => self.begin_answer(index, asked, tongue, close),
+            Route::Chat(Err(why)) | Route::Other(_, Err(why)) => {
                 self.connections[index].requests += 1;
                 let arrival = self.connections[index].received;
                 self.refuse(index, 400, why, "", close);
                 self.count_short(index, arrival, Outcome::Invalid);
             }
             Route::Health => self.document(index, "application/json", "{}", head_only, close),
+            Route::Gpus => {
+                let since_start = self.shared.clock.now().since(self.shared.started);
+                let text = metrics::render_gpu(&self.shared.tallies, since_start);
+                self.document(index, "text/plain; version=0.0.4; charset=utf-8", &text, head_only, close);
+            }
             Route::Metrics => {
                 let text = metrics::render(&self.shared.tallies);
                 self.document(index, "text/plain; version=0.0.4; charset=utf-8", &text, head_only, close);
@@ -370,7 +377,7 @@ impl Worker {
         }
     }
 
-    fn begin_chat(&mut self, index: usize, chat: Chat, close: bool) {
+    fn begin_answer(&mut self, index: usize, chat: Chat, tongue: Tongue, close: bool) {
         let options = &self.shared.options;
         let arrival = self.connections[index].received;
         self.connections[index].requests += 1;
@@ -402,10 +409,11 @@ impl Worker {
                 let created_s = self.shared.clock.unix_ns(arrival) / 1_000_000_000;
                 let identity = Identity { id: self.identifiers.u64(..), created_s };
                 let (writes, ttft, itl) = (options.writes, options.ttft, options.itl);
-                let model = self.model(index);
+                let model = self.model(index, tongue);
                 let mut pace = Pace { ttft, itl, random: &mut self.delays };
                 let model = (model, &self.models[model]);
-                let wanted = Wanted { arrival, stream: chat.stream, close, extent, identity, writes, fault };
+                let (queued, stream) = (self.shared.queued(arrival), chat.stream);
+                let wanted = Wanted { arrival, queued, stream, close, extent, identity, writes, fault };
                 let answer = Answer::new(wanted, model, &mut pace);
                 self.tally().running.add(1);
                 self.tally().prompt_tokens.add(chat.prompt_words);
@@ -418,15 +426,15 @@ impl Worker {
     }
 
     /// The rendered model that a request names.
-    fn model(&mut self, index: usize) -> usize {
+    fn model(&mut self, index: usize, tongue: Tongue) -> usize {
         let name: &[u8] = match &*self.connections[index].intake.model {
             b"" => MODEL,
             name => name,
         };
-        if let Some(found) = self.models.iter().position(|model| model.is(name)) {
+        if let Some(found) = self.models.iter().position(|model| model.is(name, tongue)) {
             return found;
         }
-        let model = Model::new(name, self.shared.options.tokens_per_chunk);
+        let model = Model::new(name, self.shared.options.tokens_per_chunk, tongue);
         let place = self.models_made % MODELS_MAX;
         self.models_made += 1;
         if place == self.models.len() {

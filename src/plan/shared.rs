@@ -1,5 +1,6 @@
 //! The counters that shards share while running.
 
+use crate::plan::Dial;
 use crate::plan::PhasePlan;
 use crate::plan::Plan;
 use crate::schedule::InFlight;
@@ -16,6 +17,7 @@ const JUDGED_MIN: u64 = 10;
 #[derive(Debug)]
 pub struct Shared {
     phases: Vec<Counters>,
+    dials: Vec<Dial>,
     /// Sessions of all counted phases.
     pub in_flight: InFlight,
     /// Requests without content yet of all phases that count them.
@@ -52,6 +54,7 @@ impl Shared {
     pub fn new(plan: &Plan) -> Self {
         Self {
             phases: plan.phases.iter().map(|_| Counters::default()).collect(),
+            dials: plan.phases.iter().map(Dial::new).collect(),
             in_flight: InFlight::default(),
             prefills: InFlight::default(),
             given_up: AtomicU32::new(0),
@@ -68,6 +71,11 @@ impl Shared {
     /// The ticket that numbers the sessions of phase `index`.
     pub fn session_ticket(&self, index: u16) -> &Ticket {
         &self.phases[usize::from(index)].sessions
+    }
+
+    /// How the load of phase `index` is turned while it runs.
+    pub fn dial(&self, index: u16) -> &Dial {
+        &self.dials[usize::from(index)]
     }
 
     /// A shard has stopped sending phase `index`, of which it had begun `sessions`.

@@ -10,8 +10,6 @@ mod idle;
 
 use crate::artifact::FinishedPhase;
 use crate::config;
-use crate::dataset;
-use crate::dataset::Dataset;
 use crate::measure::Cost;
 use crate::measure::latency::Latencies;
 use crate::measure::latency::Latency;
@@ -30,7 +28,9 @@ use crate::run::limits;
 use crate::run::machine::Machine;
 use crate::run::machine::Tree;
 use crate::run::progress::Ui;
+use crate::run::telemetry::TelemetrySettings;
 use crate::run::tls::TlsOptions;
+use crate::run::traffic::Traffic;
 use crate::shard::driver::Idle;
 use crate::shard::socket::SocketOptions;
 use crate::shard::sources::Sources;
@@ -267,14 +267,13 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
     let text = format!(
         "randomSeed: 42\nbenchmark:\n  model: calibration\n  endpoint: {{url: 'http://{}/v1/chat/completions', \
          type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 64, prompts: {{isl: \
-         {PROMPT_WORDS}, osl: {}}}}}\n  phases:\n    - {{name: {name}, kind: profiling, {}}}\n",
+         {PROMPT_WORDS}, osl: {}}}}}\n  gpuTelemetry: {{enabled: false}}\n  serverMetrics: {{enabled: false}}\n  phases:\n    - {{name: {name}, kind: profiling, {}}}\n",
         load.server, load.tokens, load.phase
     );
     let config = config::parse("calibration", &text)
         .map_err(|faults| broken(faults.render(config::Colour::Never)))?
         .config;
-    let dataset: Arc<Dataset> =
-        Arc::new(dataset::synthetic(&config).map_err(|error| broken(error.to_string()))?);
+    let traffic = Traffic::in_words(&config).map_err(|error| broken(error.to_string()))?;
     let directory = scratch.path.join(name);
     run::make_directory(&directory)?;
     let options = RunOptions {
@@ -285,6 +284,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         sources: Sources::default(),
         tls: TlsOptions::default(),
         calibration: None,
+        telemetry: TelemetrySettings::default(),
         ui: Ui::None,
         console_width: crate::artifact::console::WIDTH,
         directory: directory.clone(),
@@ -293,7 +293,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         interrupt: Arc::clone(&options.interrupt),
         clock: options.clock,
     };
-    let outcome = run::conduct(&config, &dataset, &options)?;
+    let outcome = run::conduct(&config, &traffic, &options)?;
     // The records of a load may be large; a directory that stays is removed with the others at the end.
     let _ = std::fs::remove_dir_all(&directory);
     if outcome.interrupted && outcome.faults.is_empty() {

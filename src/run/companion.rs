@@ -3,10 +3,12 @@
 //! A companion is told of the edges of the run and of each phase, and looks around between them. It never
 //! stands in the way of the shards, which find from phase to phase by themselves.
 
+use crate::adaptive::WindowTally;
 use crate::artifact::FinishedPhase;
 use crate::plan::PhasePlan;
 use crate::plan::Plan;
 use crate::plan::Shared;
+use crate::shard::barrier::Barrier;
 use crate::shard::driver::Gauges;
 use crate::shard::driver::Stopped;
 use crate::time::Clock;
@@ -23,6 +25,8 @@ pub struct Stage<'a> {
     pub shared: &'a Shared,
     /// Live counts of each shard.
     pub gauges: &'a [Arc<Gauges>],
+    /// Where the shards meet at the edges of phases.
+    pub barrier: &'a Arc<Barrier>,
     /// Where the run's files go.
     pub directory: &'a Path,
     /// The process's clock.
@@ -30,13 +34,14 @@ pub struct Stage<'a> {
 }
 
 /// Something that goes along with a run. The order of the calls: [`before_first_phase`], for each phase
-/// [`phase_started`], [`sending_ended`] and [`phase_ended`] (of two phases that overlap both starts come
+/// [`phase_started`], [`sending_ended`], [`phase_drained`] and [`phase_ended`] (of two phases that overlap both starts come
 /// first), in between [`look`] several times a second, [`after_last_phase`]. Of an interrupted run the phases that no shard began
 /// are left out.
 ///
 /// [`before_first_phase`]: Companion::before_first_phase
 /// [`phase_started`]: Companion::phase_started
 /// [`sending_ended`]: Companion::sending_ended
+/// [`phase_drained`]: Companion::phase_drained
 /// [`phase_ended`]: Companion::phase_ended
 /// [`look`]: Companion::look
 /// [`after_last_phase`]: Companion::after_last_phase
@@ -61,12 +66,29 @@ pub trait Companion {
         Stamp::NEVER
     }
 
+    /// Whether it is this companion that has windows of the phase cut off.
+    fn wants_windows(&self, phase: u16) -> bool {
+        let _ = phase;
+        false
+    }
+
+    /// A shard has handed over a window that this companion wanted.
+    fn window(&mut self, stage: &Stage<'_>, phase: u16, tally: WindowTally) {
+        let _ = (stage, phase, tally);
+    }
+
     /// No shard sends anything more of the phase.
     fn sending_ended(&mut self, stage: &Stage<'_>, phase: &PhasePlan, stopped: Stopped) {
         let _ = (stage, phase, stopped);
     }
 
-    /// Every request of the phase has ended on every shard.
+    /// Every request of the phase has ended on every shard; what was measured is not put together yet, and
+    /// the next phase may begin at any moment.
+    fn phase_drained(&mut self, stage: &Stage<'_>, phase: &PhasePlan) {
+        let _ = (stage, phase);
+    }
+
+    /// The numbers of a phase that has drained are put together.
     fn phase_ended(&mut self, stage: &Stage<'_>, phase: &PhasePlan, finished: &FinishedPhase) {
         let _ = (stage, phase, finished);
     }

@@ -20,6 +20,16 @@ pub struct Cores {
     pub mock: Option<usize>,
     /// Every shard has a core to itself, and the rest of the process another.
     pub own: bool,
+    /// Cores that no shard has, ascending.
+    pub free: Vec<usize>,
+}
+
+impl Cores {
+    /// A core for what goes on beside the load: one that no shard has, and not the built-in server's where
+    /// there is another.
+    pub fn spare(&self) -> Option<usize> {
+        self.free.iter().copied().rfind(|core| self.mock != Some(*core)).or_else(|| self.free.last().copied())
+    }
 }
 
 /// Why cores cannot be given out.
@@ -44,6 +54,15 @@ pub fn available() -> Result<Vec<usize>, CoresError> {
         core_affinity::get_core_ids().ok_or(CoresError::Unknown)?.into_iter().map(|core| core.id).collect();
     cores.sort_unstable();
     if cores.is_empty() { Err(CoresError::Unknown) } else { Ok(cores) }
+}
+
+/// How many threads count tokens, and on which cores: those that no shard has, one of which may be the
+/// built-in server's. Without such a core one thread goes wherever there is room.
+pub fn for_counting(cores: &Cores) -> (usize, Vec<usize>) {
+    let available = available().unwrap_or_default();
+    let free: Vec<usize> = available.into_iter().filter(|core| !cores.shards.contains(core)).collect();
+    let own = free.len() - usize::from(cores.mock.is_some_and(|mock| free.contains(&mock)));
+    (own.max(1), free)
 }
 
 /// Gives out cores: `auto` leaves one core to the rest of the process (and one to the built-in server)
@@ -74,7 +93,7 @@ pub fn assign(request: &CoreRequest, available: &[usize], useful: u64) -> Result
     let free: Vec<usize> = available.iter().copied().filter(|core| !cores.contains(core)).collect();
     let mock = request.mock.then(|| free.first().copied()).flatten();
     let own = shards <= chosen.len() && !free.is_empty();
-    Ok(Cores { shards: cores, mock, own })
+    Ok(Cores { shards: cores, mock, own, free })
 }
 
 fn list(cores: &[usize]) -> String {
@@ -95,6 +114,17 @@ mod tests {
     }
 
     #[test]
+    fn what_goes_on_beside_the_load_has_a_core_that_no_shard_has() {
+        let spare = |mock, available: &[usize]| {
+            assign(&CoreRequest { mock, ..CoreRequest::default() }, available, 8).map(|cores| cores.spare())
+        };
+        assert_eq!(spare(false, &[0]), Ok(None));
+        assert_eq!(spare(false, &[0, 1]), Ok(Some(1)));
+        assert_eq!(spare(true, &[0, 1]), Ok(Some(1)));
+        assert_eq!(spare(true, &[0, 1, 2, 3]), Ok(Some(3)));
+    }
+
+    #[test]
     fn no_more_shards_than_slots() {
         let auto = CoreRequest::default();
         assert_eq!(assign(&auto, &[0, 1, 2, 3, 4, 5], 2).map(|cores| cores.shards), Ok(vec![0, 1]));
@@ -106,14 +136,17 @@ mod tests {
         assert_eq!(assign(&request, &[0, 1], 8).map(|cores| cores.mock), Ok(Some(1)));
         assert_eq!(assign(&request, &[0], 8).map(|cores| cores.mock), Ok(None));
         let four = assign(&request, &[0, 1, 2, 3], 8);
-        assert_eq!(four, Ok(Cores { shards: vec![0, 1], mock: Some(2), own: true }));
+        assert_eq!(four, Ok(Cores { shards: vec![0, 1], mock: Some(2), own: true, free: vec![2, 3] }));
     }
 
     #[test]
     fn more_shards_than_cores_share_them() {
         let request = CoreRequest { shards: Some(5), ..CoreRequest::default() };
         let cores = assign(&request, &[0, 1], 100);
-        assert_eq!(cores, Ok(Cores { shards: vec![0, 1, 0, 1, 0], mock: None, own: false }));
+        assert_eq!(
+            cores,
+            Ok(Cores { shards: vec![0, 1, 0, 1, 0], mock: None, own: false, free: Vec::new() })
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What a config asks of the machine: shards, connections, ports, addresses.
 
+use crate::adaptive::whole;
 use crate::config::Config;
+use crate::config::Control;
 use crate::config::Load;
 use crate::config::Url;
 use crate::plan::Plan;
@@ -24,7 +26,12 @@ pub fn useful_shards(config: &Config) -> u64 {
         .phases
         .iter()
         .map(|phase| match phase.load {
-            Load::Concurrency { concurrency } => u64::from(concurrency),
+            Load::Concurrency { concurrency } => {
+                let found = phase.adaptive.as_ref().filter(|scale| scale.control == Control::Concurrency);
+                let found =
+                    found.and_then(|scale| scale.control_max).map_or(0, |most| u64::from(whole(most)));
+                u64::from(concurrency).max(found)
+            }
             Load::Constant { .. }
             | Load::FixedSchedule { .. }
             | Load::Gamma { .. }

@@ -4,20 +4,33 @@
 
 use crate::plan::AtCapacity;
 use crate::plan::Tuning;
+use crate::run::telemetry::TelemetrySettings;
 use crate::shard::socket::SocketOptions;
 use crate::time::Nanos;
 use crate::wire::tls::Verification;
 
 /// Variables that are read elsewhere.
-const READ_ELSEWHERE: [&str; 3] = [
+const READ_ELSEWHERE: [&str; 5] = [
     "AIPERF_ENDPOINT_FORCE_CONTENT_PARTS",
+    "AIPERF_HTTP_X_SESSION_AFFINITY_FROM_CORRELATION_ID",
     "AIPERF_METRICS_OSL_MISMATCH_MAX_TOKEN_THRESHOLD",
     "AIPERF_METRICS_OSL_MISMATCH_PCT_THRESHOLD",
+    "AIPERF_METRICS_USAGE_PCT_DIFF_THRESHOLD",
 ];
 
 /// Variables that mean nothing here, for a good reason: the clock is always the precise one, and what is cut
 /// is cut at once.
-const NEEDLESS: [&str; 2] = ["AIPERF_TIMING_CANCEL_DRAIN_TIMEOUT", "AIPERF_TIMING_HIGH_RES_TIMER"];
+/// Telemetry is written line by line and waits for nothing at the end.
+const NEEDLESS: [&str; 8] = [
+    "AIPERF_GPU_EXPORT_BATCH_SIZE",
+    "AIPERF_GPU_SHUTDOWN_DELAY",
+    "AIPERF_SERVER_METRICS_COLLECTION_FLUSH_PERIOD",
+    "AIPERF_SERVER_METRICS_EXPORT_BATCH_SIZE",
+    "AIPERF_SERVER_METRICS_REALTIME_PUBLISH_INTERVAL_SECONDS",
+    "AIPERF_SERVER_METRICS_SHUTDOWN_DELAY",
+    "AIPERF_TIMING_CANCEL_DRAIN_TIMEOUT",
+    "AIPERF_TIMING_HIGH_RES_TIMER",
+];
 
 /// How long aiohttp keeps an unused connection when nothing is said.
 const KEEPALIVE_UNSAID: Nanos = Nanos::from_millis(15_000);
@@ -29,6 +42,8 @@ pub struct Environment {
     pub tuning: Tuning,
     /// About sockets.
     pub sockets: SocketOptions,
+    /// About telemetry.
+    pub telemetry: TelemetrySettings,
     /// Whether servers must prove who they are.
     pub verification: Verification,
     /// Columns of the result tables, if something is said.
@@ -76,7 +91,7 @@ impl Environment {
 
     /// Takes one variable in; tells whether it is known.
     fn take(&mut self, variable: &Variable) -> Result<bool, EnvironmentError> {
-        let Self { tuning, sockets, verification, console_width, .. } = self;
+        let Self { tuning, sockets, telemetry, verification, console_width, .. } = self;
         match variable.name.as_str() {
             "AIPERF_TIMING_MAX_CATCHUP_SECONDS" => tuning.catch_up = Some(variable.seconds(0.0, 10.0)?),
             "AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL" => tuning.ramp_step = variable.seconds(0.01, 10.0)?,
@@ -107,6 +122,21 @@ impl Environment {
             "AIPERF_UI_CONSOLE_EXPORT_WIDTH" => {
                 *console_width = Some(variable.count(40, 10_000)? as usize);
             }
+            "AIPERF_SERVER_METRICS_COLLECTION_INTERVAL" => {
+                telemetry.server_interval = variable.seconds(0.001, 300.0)?;
+            }
+            "AIPERF_SERVER_METRICS_REACHABILITY_TIMEOUT" => {
+                telemetry.server_first = variable.seconds(0.001, 300.0)?;
+            }
+            "AIPERF_SERVER_METRICS_SCRAPE_TIMEOUT" => {
+                telemetry.server_fetch = variable.seconds(0.001, 300.0)?;
+            }
+            "AIPERF_GPU_COLLECTION_INTERVAL" => telemetry.gpu_interval = variable.seconds(0.01, 300.0)?,
+            "AIPERF_GPU_REACHABILITY_TIMEOUT" => telemetry.gpu_first = variable.seconds(0.001, 300.0)?,
+            "AIPERF_GPU_FINAL_SCRAPE_GRACE_NS" => {
+                telemetry.gpu_grace = Nanos(variable.count(0, u32::MAX)?.into());
+            }
+            "AIPERF_GPU_DEFAULT_DCGM_ENDPOINTS" => telemetry.set_dcgm_endpoints(&variable.value),
             _ => return Ok(false),
         }
         Ok(true)
@@ -182,6 +212,12 @@ mod tests {
             ("AIPERF_HTTP_TCP_KEEPCNT", "9"),
             ("AIPERF_HTTP_TCP_USER_TIMEOUT", "1000"),
             ("AIPERF_UI_CONSOLE_EXPORT_WIDTH", "100"),
+            ("AIPERF_SERVER_METRICS_COLLECTION_INTERVAL", "0.1"),
+            ("AIPERF_SERVER_METRICS_REACHABILITY_TIMEOUT", "1"),
+            ("AIPERF_SERVER_METRICS_SCRAPE_TIMEOUT", "1"),
+            ("AIPERF_GPU_COLLECTION_INTERVAL", "0.1"),
+            ("AIPERF_GPU_REACHABILITY_TIMEOUT", "1"),
+            ("AIPERF_GPU_FINAL_SCRAPE_GRACE_NS", "1"),
         ];
         for variable in known {
             let environment = read(&[variable]);
@@ -191,6 +227,15 @@ mod tests {
                 let refused = read(&[(variable.0, wrong)]);
                 assert!(refused.is_err_and(|error| error.to_string().contains(variable.0)), "{variable:?}");
             }
+        }
+    }
+
+    #[test]
+    fn the_usual_exporters_are_a_list_with_commas_or_json() {
+        for text in ["http://a:1, b:2", "[\"http://a:1\", \"b:2\"]"] {
+            let environment = read(&[("AIPERF_GPU_DEFAULT_DCGM_ENDPOINTS", text)]);
+            let found = environment.map(|environment| environment.telemetry.dcgm_endpoints);
+            assert_eq!(found, Ok(vec!["http://a:1".to_owned(), "b:2".to_owned()]), "{text}");
         }
     }
 

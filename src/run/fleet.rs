@@ -10,9 +10,7 @@ use crate::artifact::Results;
 use crate::artifact::calibration;
 use crate::artifact::log::Level;
 use crate::artifact::log::Log;
-use crate::artifact::records::RecordLines;
 use crate::config::Config;
-use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::engine::EngineOptions;
 use crate::measure::Judgement;
@@ -28,21 +26,28 @@ use crate::run::companion::Companion;
 use crate::run::companion::Stage;
 use crate::run::conductor::Conductor;
 use crate::run::conductor::Gathered;
+use crate::run::cores;
+use crate::run::counting::Counter;
+use crate::run::counting::Work;
 use crate::run::demand;
 use crate::run::limits;
 use crate::run::ports;
 use crate::run::progress::Display;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
+use crate::run::telemetry::Collector;
 use crate::run::tls;
+use crate::run::traffic::Traffic;
 use crate::schedule::Share;
 use crate::shard;
 use crate::shard::Member;
 use crate::shard::barrier::Barrier;
+use crate::shard::barrier::Warmth;
 use crate::shard::driver::Gauges;
 use crate::shard::driver::Idle;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
+use crate::wire::Protocol;
 use crate::wire::tls::TlsClient;
 use std::fs::File;
 use std::fs::TryLockError;
@@ -57,7 +62,7 @@ pub struct Assignment<'a> {
     /// What is meant.
     pub config: &'a Config,
     /// What is sent.
-    pub dataset: &'a Arc<Dataset>,
+    pub traffic: &'a Traffic,
     /// Where the files go; exists.
     pub directory: &'a Path,
     /// Which run of a sweep or of several trials it is; absent for one that stands alone.
@@ -69,12 +74,15 @@ pub struct Assignment<'a> {
 pub struct Fleet<'o> {
     options: &'o RunOptions,
     members: Vec<Member>,
+    /// Cold until a run has gone through all members.
+    warmth: Warmth,
 }
 
 /// What a run is driven with, once it is known that it can be.
 #[derive(Debug)]
 struct Prepared {
     plan: Arc<Plan>,
+    protocol: Arc<Protocol>,
     addresses: Vec<SocketAddr>,
     /// Present where an address speaks TLS.
     tls: Option<TlsClient>,
@@ -92,7 +100,7 @@ impl<'o> Fleet<'o> {
         limits::prepare(options.cores.shards.len() as u64, None)?;
         let cores = (0_u16..).zip(options.cores.shards.iter().copied());
         let members = cores.map(|(number, cpu)| Member::start(number, cpu)).collect::<Result<_, _>>()?;
-        Ok(Self { options, members })
+        Ok(Self { options, members, warmth: Warmth::Cold })
     }
 
     /// Runs a config from the first phase to the last file; `companions` go along.
@@ -104,25 +112,36 @@ impl<'o> Fleet<'o> {
         assignment: &Assignment<'_>,
         companions: &mut [&mut dyn Companion],
     ) -> Result<RunOutcome, RunError> {
-        let Assignment { config, dataset, directory, cell } = *assignment;
+        let Assignment { config, traffic, directory, cell } = *assignment;
+        let dataset = &traffic.dataset;
         let options = self.options;
         let prepared = self.prepare(assignment)?;
         // Held until the last file is written.
         let _alone = occupy(directory)?;
-        write_inputs(directory, dataset)?;
-        let records = directory.join(artifact::names::records(&config.artifacts));
-        let (recorder, ports) = self.start_recorder(assignment, &records, &prepared)?;
+        let spare = options.cores.spare();
+        let mut collector =
+            Collector::start(config, &prepared.plan, &options.telemetry, directory, spare, options.clock)?;
+        if traffic.lists_inputs {
+            artifact::write_inputs(directory, dataset).map_err(RunError::from_write)?;
+        }
+        let (recorder, ports) = self.start_recorder(assignment, &prepared)?;
+        let (counter, ports) = self.start_counter(assignment, &prepared.judgement, ports)?;
         let log = Log::create(directory, options.clock).map_err(RunError::from_write)?;
         let mut display = Display::new(options.ui, Some(log));
 
-        let gathered = self.drive(assignment, &prepared, ports, &mut display, companions);
+        let mut all: Vec<&mut dyn Companion> = vec![&mut collector];
+        all.extend(companions.iter_mut().map(|companion| &mut **companion as &mut dyn Companion));
+        let gathered = self.drive(assignment, &prepared, ports, counter.as_ref(), &mut display, &mut all);
+        let counting = counter.map(Counter::finish).filter(|_| traffic.counts());
 
+        let collected = collector.finish(&mut display);
         let recorded = recorder.map(Recorder::finish).unwrap_or_default();
         let mut faults = gathered.faults;
         let records_lost = gathered.records_lost + recorded.lost;
-        faults.extend(recorded.fault);
+        faults.extend(recorded.faults);
+        faults.extend(collected.faults);
         if records_lost > 0 {
-            faults.push(format!("{records_lost} lines of {} were lost", records.display()));
+            faults.push(format!("{records_lost} lines of the files of single requests were lost"));
         }
         let run = FinishedRun {
             config,
@@ -138,7 +157,9 @@ impl<'o> Fleet<'o> {
             interrupted: gathered.interrupted,
             records_lost,
             shards: gathered.shards,
+            counting,
             calibration: options.calibration,
+            telemetry: collected.telemetry,
             warnings: options.tls.doubts(config),
             console_width: options.console_width,
         };
@@ -147,9 +168,9 @@ impl<'o> Fleet<'o> {
         let written = artifact::write_results(directory, &run, &results);
         faults.extend(written.failures.iter().map(ToString::to_string));
         faults.extend(written.missing);
-        if !directory.join(artifact::inputs::INPUTS).exists() {
+        if traffic.lists_inputs && !directory.join(artifact::inputs::INPUTS).exists() {
             // Somebody removed it; what was sent is still known.
-            faults.extend(write_inputs(directory, dataset).err().map(|error| error.to_string()));
+            faults.extend(artifact::write_inputs(directory, dataset).err().map(|error| error.to_string()));
         }
         faults.extend(display.into_log().and_then(|log| end_log(log, ok, errors, &faults)));
         let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
@@ -159,12 +180,13 @@ impl<'o> Fleet<'o> {
 
     /// All that can keep a run from starting, before anything is written.
     fn prepare(&mut self, assignment: &Assignment<'_>) -> Result<Prepared, RunError> {
-        let Assignment { config, dataset, .. } = *assignment;
+        let Assignment { config, traffic, .. } = *assignment;
         let options = self.options;
         if config.phases.len() > PHASES_MAX {
             return Err(RunError::TooManyPhases { count: config.phases.len() });
         }
-        let script = Arc::new(plan::script_of(dataset));
+        let protocol = Arc::new(traffic.protocol(config)?);
+        let script = Arc::new(plan::script_of(&traffic.dataset));
         let plan = Arc::new(Plan::for_script(config, &script, fastrand::u64(..), &options.tuning)?);
         let addresses = demand::resolve(config)?;
         ports::check(&options.sources, &addresses)?;
@@ -177,25 +199,47 @@ impl<'o> Fleet<'o> {
         let connections = limits::prepare(self.members.len() as u64, peak)? / ends;
         let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
         let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
-        Ok(Prepared { plan, addresses, tls, judgement: Arc::new(judgement), connections })
+        Ok(Prepared { plan, protocol, addresses, tls, judgement: Arc::new(judgement), connections })
     }
 
     fn start_recorder(
         &self,
         assignment: &Assignment<'_>,
-        path: &Path,
         prepared: &Prepared,
     ) -> Result<(Option<Recorder>, Vec<Option<RecordPort>>), RunError> {
-        let Assignment { config, dataset, .. } = *assignment;
+        let Assignment { config, traffic, directory, .. } = *assignment;
         let shards = usize::from(self.shards_of(config));
-        if !config.artifacts.records {
+        let sinks = traffic
+            .sinks(config, directory, self.options.clock, &prepared.judgement, &prepared.addresses)
+            .map_err(|(path, source)| RunError::Artifact { path: path.display().to_string(), source })?;
+        if sinks.is_empty() {
             return Ok((None, (0..shards).map(|_| None).collect()));
         }
-        let lines = RecordLines::new(config, dataset, self.options.clock, Arc::clone(&prepared.judgement))
-            .towards(&prepared.addresses);
-        let (recorder, ports) = Recorder::start(path, lines, shards)
-            .map_err(|source| RunError::Artifact { path: path.display().to_string(), source })?;
+        let (recorder, ports) =
+            Recorder::start(sinks, shards, traffic.batch_text_bytes(config)).map_err(RunError::Recording)?;
         Ok((Some(recorder), ports.into_iter().map(Some).collect()))
+    }
+
+    /// Puts whoever counts tokens between the shards and the recorder, if somebody must.
+    fn start_counter(
+        &self,
+        assignment: &Assignment<'_>,
+        judgement: &Arc<Judgement>,
+        ports: Vec<Option<RecordPort>>,
+    ) -> Result<(Option<Counter>, Vec<Option<RecordPort>>), RunError> {
+        let Assignment { config, traffic, .. } = *assignment;
+        if traffic.batch_text_bytes(config) == 0 {
+            return Ok((None, ports));
+        }
+        let work = Work {
+            tokenizer: traffic.tokenizer.clone(),
+            dataset: Arc::clone(&traffic.dataset),
+            judgement: Arc::clone(judgement),
+            samples_max: SAMPLES_MAX,
+        };
+        let (threads, cpus) = cores::for_counting(&self.options.cores);
+        let (counter, ports) = Counter::start(ports, &work, threads, &cpus).map_err(RunError::Counting)?;
+        Ok((Some(counter), ports))
     }
 
     /// Gives every shard its part, and watches until all are done.
@@ -204,21 +248,24 @@ impl<'o> Fleet<'o> {
         assignment: &Assignment<'_>,
         prepared: &Prepared,
         ports: Vec<Option<RecordPort>>,
+        counter: Option<&Counter>,
         display: &mut Display,
         companions: &mut [&mut dyn Companion],
     ) -> Gathered {
         let options = self.options;
-        let Prepared { plan, addresses, tls, judgement, connections } = prepared;
+        let Prepared { plan, protocol, addresses, tls, judgement, connections } = prepared;
+        let text_bytes = assignment.traffic.batch_text_bytes(assignment.config);
         let shards = self.shards_of(assignment.config);
         let cpus = options.cores.shards.get(..usize::from(shards)).unwrap_or_default();
         let shared = Arc::new(Shared::new(plan));
-        let barrier = Arc::new(Barrier::new(plan, shards));
+        let barrier = Arc::new(Barrier::new(plan, shards).after(self.warmth));
         let gauges: Vec<Arc<Gauges>> = cpus.iter().map(|_| Arc::default()).collect();
         let (sender, messages) = mpsc::channel();
         let stage = Stage {
             plan,
             shared: &shared,
             gauges: &gauges,
+            barrier: &barrier,
             directory: assignment.directory,
             clock: options.clock,
         };
@@ -233,11 +280,13 @@ impl<'o> Fleet<'o> {
             let engine = Engine::new(EngineOptions {
                 plan: Arc::clone(plan),
                 shared: Arc::clone(&shared),
-                dataset: Arc::clone(assignment.dataset),
+                dataset: Arc::clone(&assignment.traffic.dataset),
+                protocol: Arc::clone(protocol),
                 share: Share::new(number, shards),
                 connections_max: usize::try_from(per_shard).unwrap_or(usize::MAX),
                 samples_max: SAMPLES_MAX.div_ceil(usize::from(shards)),
                 batch_records: BATCH_RECORDS,
+                batch_text_bytes: text_bytes,
                 identifier_seed: fastrand::u64(..),
             })
             .judging(Arc::clone(judgement))
@@ -257,6 +306,7 @@ impl<'o> Fleet<'o> {
                 records,
                 clock: options.clock,
                 idle,
+                warmth: self.warmth,
             };
             self.hand_over(shard, per_shard);
         }
@@ -268,10 +318,14 @@ impl<'o> Fleet<'o> {
             messages,
             cpus,
             interrupt: &options.interrupt,
+            counter,
             display,
             companions: &mut *companions,
         };
         let gathered = conductor.conduct();
+        if usize::from(shards) == self.members.len() {
+            self.warmth = Warmth::Warm;
+        }
         for companion in companions.iter_mut() {
             companion.after_last_phase(&stage);
         }
@@ -292,6 +346,7 @@ impl<'o> Fleet<'o> {
         match Member::start(shard.shard, shard.cpu) {
             Ok(fresh) => {
                 std::mem::replace(member, fresh).join();
+                self.warmth = Warmth::Cold;
                 // A thread that has just been started takes its first run.
                 let _ = member.drive(shard, ring);
             }
@@ -329,10 +384,6 @@ fn occupy(directory: &Path) -> Result<Option<File>, RunError> {
         }
         Ok(()) | Err(_) => Ok(alone),
     }
-}
-
-fn write_inputs(directory: &Path, dataset: &Dataset) -> Result<(), RunError> {
-    artifact::write_inputs(directory, dataset).map_err(RunError::from_write)
 }
 
 /// Good requests of profiling phases, and all others of them.

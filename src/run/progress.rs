@@ -33,6 +33,15 @@ const INTERVAL: Nanos = Nanos::from_millis(1_000);
 /// Time between two lines of counts where each takes a line of its own.
 const INTERVAL_PLAIN: Nanos = Nanos::from_millis(5_000);
 
+/// Whom a doubt is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Who looks into the log.
+    Log,
+    /// The user, who asked for what it is about; the log has it too.
+    User,
+}
+
 /// Shows the run on stderr.
 #[derive(Debug)]
 pub struct Display {
@@ -73,6 +82,17 @@ impl Display {
         let _ = writeln!(std::io::stderr(), "{text}");
         if let Some(log) = &mut self.log {
             log.line(Level::Notice, text);
+        }
+    }
+
+    /// Something that may be wrong.
+    pub fn doubt(&mut self, text: &str, audience: Audience) {
+        if audience == Audience::User {
+            self.end_line();
+            let _ = writeln!(std::io::stderr(), "warning: {text}");
+        }
+        if let Some(log) = &mut self.log {
+            log.line(Level::Warning, text);
         }
     }
 

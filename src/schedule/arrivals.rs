@@ -81,6 +81,19 @@ impl PacedArrivals {
         Self { gaps: Draws::new(seed, gaps), course: Course::Changing(intensity), share, sum: 0.0, index: 0 }
     }
 
+    /// From `begin_s` on arrivals come at `rate_per_s`. Gives the last arrival that was drawn, due when it is now;
+    /// absent at a steady rate, which cannot be turned.
+    pub fn turn(&mut self, begin_s: f64, rate_per_s: f64) -> Option<Arrival> {
+        match &mut self.course {
+            Course::Changing(intensity) => {
+                intensity.turn(begin_s, rate_per_s);
+                let offset = Nanos::from_secs_f64(intensity.time_of(self.sum));
+                Some(Arrival { index: self.index.checked_sub(1)?, offset, session: None })
+            }
+            Course::Steady(_) => None,
+        }
+    }
+
     /// When the next arrival of any share is due, in seconds.
     fn due_s(&mut self) -> f64 {
         match &mut self.course {

@@ -3,6 +3,11 @@
 use crate::config::Sampling;
 use crate::rng::Mt;
 use crate::rng::SAMPLER_RANDOM;
+use crate::rng::child_seed;
+use crate::rng::numpy::Pcg64;
+
+/// The stream that shuffles.
+const SAMPLER_SHUFFLE: &str = "dataset.sampler.shuffle";
 
 /// The order of conversations over the whole run. Positions are asked for in ascending order; those in
 /// between belong to other shards and are drawn on the way.
@@ -18,6 +23,35 @@ pub struct Cursor {
 enum Order {
     Random(Box<Mt>),
     Sequential,
+    /// All in one order, then all again in another.
+    Shuffle(Box<Shuffled>),
+}
+
+/// An order of all conversations that changes with each pass.
+#[derive(Clone, Debug)]
+struct Shuffled {
+    stream: Pcg64,
+    order: Box<[u32]>,
+    /// The pass that `order` is for.
+    pass: u64,
+}
+
+impl Shuffled {
+    fn new(conversations: u32, seed: u64) -> Self {
+        let mut stream = Pcg64::new(child_seed(seed, SAMPLER_SHUFFLE));
+        let mut order: Box<[u32]> = (0..conversations).collect();
+        stream.shuffle(&mut order);
+        Self { stream, order, pass: 0 }
+    }
+
+    fn at(&mut self, position: u64) -> u32 {
+        let (pass, place) = (position / self.order.len() as u64, position % self.order.len() as u64);
+        while self.pass < pass {
+            self.stream.shuffle(&mut self.order);
+            self.pass += 1;
+        }
+        usize::try_from(place).ok().and_then(|place| self.order.get(place)).copied().unwrap_or(0)
+    }
 }
 
 impl Cursor {
@@ -25,8 +59,8 @@ impl Cursor {
     pub fn new(sampling: Sampling, conversations: u32, seed: u64) -> Self {
         let order = match sampling {
             Sampling::Random => Order::Random(Box::new(Mt::for_stream(seed, SAMPLER_RANDOM))),
-            // A shuffled dataset is refused before a run (see `config::support`).
-            Sampling::Sequential | Sampling::Shuffle => Order::Sequential,
+            Sampling::Sequential => Order::Sequential,
+            Sampling::Shuffle => Order::Shuffle(Box::new(Shuffled::new(conversations.max(1), seed))),
         };
         Self { conversations, order, next: 0 }
     }
@@ -47,6 +81,10 @@ impl Cursor {
                 self.next = position;
                 u32::try_from(position % u64::from(self.conversations)).unwrap_or(0)
             }
+            Order::Shuffle(shuffled) => {
+                self.next = position;
+                shuffled.at(position)
+            }
         }
     }
 }
@@ -64,7 +102,7 @@ mod tests {
 
     #[test]
     fn shards_that_skip_positions_draw_alike() {
-        for sampling in [Sampling::Random, Sampling::Sequential] {
+        for sampling in [Sampling::Random, Sampling::Sequential, Sampling::Shuffle] {
             let mut whole = Cursor::new(sampling, 7, 1);
             let expected: Vec<u32> = (0..60).map(|position| whole.conversation(position)).collect();
             for shards in [2_u64, 5] {

@@ -105,6 +105,19 @@ impl Intensity {
         Some(intensity)
     }
 
+    /// An intensity that is the same until it is told otherwise: see [`Intensity::turn`].
+    pub fn steady(rate_per_s: f64) -> Self {
+        let mut intensity = Self { pieces: Vec::with_capacity(64), at: 0 };
+        intensity.push(0.0, rate_per_s, Form::Linear { slope_per_s2: 0.0 });
+        intensity
+    }
+
+    /// From `begin_s` on, which does not lie before the last turn, `rate_per_s` arrivals (above 0) are planned per
+    /// second. Arrivals due before that keep their times.
+    pub fn turn(&mut self, begin_s: f64, rate_per_s: f64) {
+        self.push(begin_s, rate_per_s, Form::Linear { slope_per_s2: 0.0 });
+    }
+
     /// The pieces of a ramp to `target_per_s`.
     fn rise(&mut self, ramp: Ramp, target_per_s: f64, rates: &Rates<'_>) {
         let span_s = ramp.duration.as_secs_f64();

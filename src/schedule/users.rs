@@ -14,6 +14,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+/// The golden ratio: its multiples, without their whole parts, spread evenly however many there are.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
 /// The sessions of all users, in the order of their planned starts.
 #[derive(Debug)]
 pub struct UserArrivals {
@@ -28,6 +31,25 @@ pub struct UserArrivals {
     share: Share,
     index: u64,
     planned: u64,
+    /// Users that are there; fewer than sessions to come only while some leave.
+    users: u64,
+    /// How their number changes, and what the sequence was made from, to draw it again; absent: it does not.
+    course: Option<Box<Course>>,
+}
+
+/// Numbers of users over time.
+#[derive(Clone, Debug)]
+struct Course {
+    first_users: u32,
+    gap_users: u32,
+    rate_per_s: f64,
+    first: u64,
+    /// As it stood at the start: it goes forward only.
+    cursor: Cursor,
+    /// From when on there are how many.
+    turns: Vec<(f64, u64)>,
+    /// Turns that the sequence has passed.
+    passed: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +91,49 @@ impl UserArrivals {
         first: u64,
         share: Share,
     ) -> Self {
-        let users_count = u64::from(users.max(1));
+        Self::populated(users, users, rate_per_s, script, cursor, first, share)
+    }
+
+    /// As [`UserArrivals::new`] with `first_users` users at the start, each of whom sends one turn per
+    /// `users / rate` seconds; their number can be turned.
+    pub fn changing(
+        first_users: u32,
+        users: u32,
+        rate_per_s: f64,
+        script: Arc<Script>,
+        cursor: Cursor,
+        first: u64,
+        share: Share,
+    ) -> Self {
+        let turns = Vec::new();
+        let cursor_then = cursor.clone();
+        let course = Course {
+            first_users,
+            gap_users: users,
+            rate_per_s,
+            first,
+            cursor: cursor_then,
+            turns,
+            passed: 0,
+        };
+        let arrivals = Self::populated(first_users, users, rate_per_s, script, cursor, first, share);
+        Self { course: Some(Box::new(course)), ..arrivals }
+    }
+
+    fn populated(
+        first_users: u32,
+        users: u32,
+        rate_per_s: f64,
+        script: Arc<Script>,
+        cursor: Cursor,
+        first: u64,
+        share: Share,
+    ) -> Self {
+        let users_count = u64::from(first_users.max(1));
         let mut arrivals = Self {
-            gap_s: users_count as f64 / rate_per_s,
+            users: users_count,
+            course: None,
+            gap_s: f64::from(users.max(1)) / rate_per_s,
             coming: BinaryHeap::with_capacity(usize::try_from(users_count + 1).unwrap_or(0)),
             cursor,
             position: first,
@@ -84,6 +146,43 @@ impl UserArrivals {
             arrivals.plan(place as f64 / rate_per_s, turns_max);
         }
         arrivals
+    }
+
+    /// From `from_s` on there are `users` users: more come within one gap between turns, fewer are left as
+    /// sessions that would begin do not. Gives the sequence drawn again up to the session of this share behind
+    /// `drawn` ones; absent where the number of users does not change.
+    ///
+    /// It is drawn from the start, so that all shards come to the same one wherever they stood.
+    pub fn turned(&self, from_s: f64, users: u32, drawn: u64) -> Option<Self> {
+        let mut course = self.course.clone()?;
+        course.turns.push((from_s, u64::from(users.max(1))));
+        course.passed = 0;
+        let Course { first_users, gap_users, rate_per_s, first, .. } = *course;
+        let (script, cursor) = (Arc::clone(&self.script), course.cursor.clone());
+        let fresh = Self::populated(first_users, gap_users, rate_per_s, script, cursor, first, self.share);
+        let mut fresh = Self { course: Some(course), ..fresh };
+        for _ in 0..drawn {
+            fresh.next()?;
+        }
+        Some(fresh)
+    }
+
+    /// Lets users come and go up to `at_s`.
+    fn pass_turns(&mut self, at_s: f64) {
+        while let Some((from_s, users)) = self.course.as_mut().and_then(|course| {
+            let turn = course.turns.get(course.passed).copied().filter(|(from_s, _)| *from_s <= at_s)?;
+            course.passed += 1;
+            Some(turn)
+        }) {
+            for _ in 0..users.saturating_sub(self.coming.len() as u64) {
+                // Spread over the gap between two turns, each as far from the others as it can be: users that
+                // came in one after the other would send close to each other ever after.
+                let place = (self.planned as f64 * GOLDEN).fract();
+                let round = (from_s / self.gap_s - place).ceil();
+                self.plan((round + place) * self.gap_s, u32::MAX);
+            }
+            self.users = users;
+        }
     }
 
     /// Plans a session of a fresh conversation that starts at `at_s`.
@@ -104,7 +203,13 @@ impl Iterator for UserArrivals {
     /// The next session of this share. Never ends.
     fn next(&mut self) -> Option<Arrival> {
         loop {
+            let next_s = self.coming.peek().map(|Reverse(coming)| coming.at_s)?;
+            self.pass_turns(next_s);
             let Reverse(coming) = self.coming.pop()?;
+            if self.coming.len() as u64 >= self.users {
+                // Too many users: this one does not come back.
+                continue;
+            }
             self.plan(coming.at_s + f64::from(coming.replaced_after) * self.gap_s, u32::MAX);
             let index = self.index;
             self.index += 1;

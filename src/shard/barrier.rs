@@ -26,16 +26,31 @@ pub const LEAD: Nanos = Nanos::from_micros(150);
 /// Longest wait of a shard that watches for a start.
 pub const WATCH: Nanos = Nanos::from_micros(50);
 
+/// From the meeting of all shards to the start of the first phase, where they have driven a run before.
+pub const FIRST_LEAD_WARM: Nanos = Nanos::from_millis(2);
+
+/// Whether the shards have driven a run before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmth {
+    /// Their code and pages have yet to come into the caches.
+    Cold,
+    /// They have.
+    Warm,
+}
+
 /// The meeting point of one run.
 #[derive(Debug)]
 pub struct Barrier {
     shards: u32,
+    first_lead: Nanos,
     ready: AtomicU32,
     gates: Vec<Gate>,
     /// Whether a phase starts when the one before it stops sending.
     seamless: Vec<bool>,
     /// Conversations that a phase takes from the order of the dataset at least; absent: none at all.
     conversations_min: Vec<Option<u64>>,
+    /// How much longer than [`LEAD`] the pause before a phase is that waits for the one before it.
+    pause_ns: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -58,17 +73,35 @@ impl Barrier {
     pub fn new(plan: &Plan, shards: u16) -> Self {
         Self {
             shards: u32::from(shards),
+            first_lead: FIRST_LEAD,
             ready: AtomicU32::new(0),
             gates: plan.phases.iter().map(|_| Gate::default()).collect(),
             seamless: plan.phases.iter().map(|phase| phase.seamless).collect(),
             conversations_min: plan.phases.iter().map(|phase| phase.conversations_min).collect(),
+            pause_ns: AtomicU64::new(0),
         }
+    }
+
+    /// For shards of this warmth.
+    #[must_use]
+    pub fn after(mut self, warmth: Warmth) -> Self {
+        self.first_lead = match warmth {
+            Warmth::Cold => FIRST_LEAD,
+            Warmth::Warm => FIRST_LEAD_WARM,
+        };
+        self
+    }
+
+    /// From now on, phases that wait for the one before them start this much later, so that what the server
+    /// counted can be read between them.
+    pub fn pause_for(&self, pause: Nanos) {
+        self.pause_ns.store(pause.0, Relaxed);
     }
 
     /// A shard is ready for the first phase; the last one starts it.
     pub fn arrive_ready(&self, now: Stamp) {
         if self.ready.fetch_add(1, AcqRel) + 1 == self.shards {
-            self.publish(0, PhaseStart { at: now.plus(FIRST_LEAD), first_row: 0 });
+            self.publish(0, PhaseStart { at: now.plus(self.first_lead), first_row: 0 });
         }
     }
 
@@ -80,7 +113,7 @@ impl Barrier {
         gate.drawn_ahead.fetch_or(drawn_ahead, Relaxed);
         let last = gate.ended.fetch_add(1, AcqRel) + 1 == self.shards;
         if last && self.next_is_seamless(phase) {
-            self.publish_next(phase, now);
+            self.publish_next(phase, now.plus(LEAD));
         }
     }
 
@@ -89,7 +122,7 @@ impl Barrier {
         let Some(gate) = self.gates.get(usize::from(phase)) else { return };
         let last = gate.closed.fetch_add(1, AcqRel) + 1 == self.shards;
         if last && !self.next_is_seamless(phase) {
-            self.publish_next(phase, now);
+            self.publish_next(phase, now.plus(LEAD).plus(Nanos(self.pause_ns.load(Relaxed))));
         }
     }
 
@@ -104,7 +137,7 @@ impl Barrier {
         self.seamless.get(usize::from(phase) + 1).copied().unwrap_or(false)
     }
 
-    fn publish_next(&self, phase: u16, now: Stamp) {
+    fn publish_next(&self, phase: u16, at: Stamp) {
         let Some(gate) = self.gates.get(usize::from(phase)) else { return };
         // The dataset goes on where the phase stopped. A phase that its duration ended has drawn one
         // conversation that it never sent, as in AIPerf.
@@ -116,7 +149,7 @@ impl Barrier {
                 // A population is drawn before it sends, and nobody is drawn ahead of it.
                 Some(least) => gate.sessions.load(Relaxed).max(least),
             };
-        self.publish(phase + 1, PhaseStart { at: now.plus(LEAD), first_row });
+        self.publish(phase + 1, PhaseStart { at, first_row });
     }
 
     fn publish(&self, phase: u16, start: PhaseStart) {

@@ -3,6 +3,7 @@
 //! One turn: let the engine act on the time, carry out its actions, pass on the edges of phases, wait in
 //! the ring no longer than to the next due time, reap what has completed, and let the executor run once.
 
+use crate::adaptive::WindowTally;
 use crate::engine::Action;
 use crate::engine::ConnectionId;
 use crate::engine::Engine;
@@ -12,6 +13,7 @@ use crate::measure::PhaseTally;
 use crate::measure::RecordBatch;
 use crate::shard::barrier::Barrier;
 use crate::shard::barrier::WATCH;
+use crate::shard::barrier::Warmth;
 use crate::shard::meter::Mark;
 use crate::shard::meter::Meter;
 use crate::shard::ring::Event;
@@ -80,6 +82,13 @@ pub enum Message {
     },
     /// A phase has closed on the shard.
     Phase(Box<ClosedPhase>),
+    /// A window of an adaptive phase that was asked for.
+    Window {
+        /// The phase.
+        phase: u16,
+        /// What returned in it on this shard.
+        tally: Box<WindowTally>,
+    },
     /// The shard sends no more of a phase.
     Stopped {
         /// The phase.
@@ -198,6 +207,8 @@ pub struct Shard {
     pub clock: Clock,
     /// What to do while there is nothing to do.
     pub idle: Idle,
+    /// Whether the thread has driven a run before.
+    pub warmth: Warmth,
 }
 
 /// A phase begun and not closed yet.
@@ -223,6 +234,8 @@ pub(super) struct Driver {
     next_phase: u16,
     closed_phases: u16,
     interrupted: bool,
+    /// A phase has closed whose last records are still here.
+    owes_records: bool,
     meter: Meter,
     /// Since the shard was ready.
     whole: Mark,
@@ -243,6 +256,7 @@ impl Driver {
             next_phase: 0,
             closed_phases: 0,
             interrupted: false,
+            owes_records: false,
         }
     }
 
@@ -262,7 +276,10 @@ impl Driver {
     async fn turn_until_done(&mut self) -> Result<(), ShardFault> {
         // Without it the kernel may end a timed wait 50 us late; a refusal costs only that.
         let _ = set_timer_slack(Nanos(1));
-        self.warm_up()?;
+        match self.shard.warmth {
+            Warmth::Cold => self.warm_up()?,
+            Warmth::Warm => {}
+        }
         let ready = self.shard.clock.now();
         self.meter = Meter::new(self.shard.cpu, ready);
         self.whole = self.meter.mark(ready);
@@ -516,6 +533,11 @@ impl Driver {
                     self.shard.barrier.arrive_ended(phase, sessions, drawn_ahead, now);
                 }
                 PhaseEvent::Closed { phase, at } => self.hand_over_phase(phase, at, now),
+                PhaseEvent::WindowCut { phase } => {
+                    if let Some(tally) = self.shard.engine.take_window(phase) {
+                        let _ = self.shard.messages.send(Message::Window { phase, tally: Box::new(tally) });
+                    }
+                }
             }
         }
     }
@@ -544,11 +566,13 @@ impl Driver {
     fn hand_over_records(&mut self, all: bool) {
         let engine = &mut self.shard.engine;
         let Some(port) = &self.shard.records else { return };
-        if !engine.records_ready() && !all {
+        self.owes_records |= all;
+        if !engine.records_ready() && !self.owes_records {
             return;
         }
         // Without an empty batch the engine fills up the one it has, then counts what is lost.
         if let Ok(empty) = port.empty.try_recv() {
+            self.owes_records = false;
             let full = engine.swap_records(empty);
             let sent = port.full.try_send((port.shard, full));
             if let Err(mpsc::TrySendError::Full((_, lost)) | mpsc::TrySendError::Disconnected((_, lost))) =
@@ -562,13 +586,14 @@ impl Driver {
     /// At the end there is time to wait for the writer, bounded, so that a slow disk loses nothing now.
     fn hand_over_last_records(&mut self) {
         let engine = &mut self.shard.engine;
-        if let Some(port) = self.shard.records.take()
-            && let Ok(empty) = port.empty.recv_timeout(CLOSE_DOWN_MAX.into())
-        {
-            let last = engine.swap_records(empty);
-            if let Err(mpsc::SendError((_, lost))) = port.full.send((port.shard, last)) {
-                engine.lose_records(&lost);
-            }
+        let Some(port) = self.shard.records.take() else { return };
+        let empty = port.empty.recv_timeout(LAST_RECORDS_MAX.into());
+        let in_time = empty.is_ok();
+        let last = engine.swap_records(empty.unwrap_or_default());
+        if !in_time {
+            engine.lose_records(&last);
+        } else if let Err(mpsc::SendError((_, lost))) = port.full.send((port.shard, last)) {
+            engine.lose_records(&lost);
         }
     }
 
@@ -602,6 +627,9 @@ impl Driver {
 struct ReapNotes {
     sockets: Vec<SocketId>,
 }
+
+/// Longest wait for room for the last records: whoever counts their tokens may be behind.
+const LAST_RECORDS_MAX: Nanos = Nanos::from_millis(60_000);
 
 /// Longest wait for connections to be gone at the end.
 const CLOSE_DOWN_MAX: Nanos = Nanos::from_millis(2_000);

@@ -125,6 +125,12 @@ pub fn spin_window_after(errors: &[Nanos]) -> Nanos {
     meter.spin_window()
 }
 
+/// The processor time of the calling thread so far; absent where the system does not tell.
+pub fn thread_cpu_time() -> Option<Nanos> {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    schedstat.split_whitespace().next()?.parse().ok().map(Nanos)
+}
+
 /// Length of the ticks in which the kernel counts stolen time.
 const TICK_MS: u64 = 10;
 

@@ -71,7 +71,14 @@ impl Known {
         let start = BEGIN.len() + id;
         let (before, behind) = match text {
             None => (event.get(start..), Some(&[][..])),
-            Some(text) => (event.get(start..text.start), event.get(text.end..)),
+            Some(text) => {
+                // A text with an escape would not be found again.
+                let plain = event.get(text.start..).and_then(|rest| string(rest, EVENT_BYTES_MAX));
+                if plain.is_none_or(|length| length == 0 || length != text.len()) {
+                    return;
+                }
+                (event.get(start..text.start), event.get(text.end..))
+            }
         };
         let (Some(before), Some(behind)) = (before, behind) else { return };
         let place = self.oldest;
@@ -186,6 +193,8 @@ mod tests {
         let mut known = Known::default();
         known.learn(WORD, None, CONTENT);
         known.learn(b"data: {\"id\":\"x\"}\r\n\r\n", None, Delta::default());
+        let escaped = b"data: {\"id\":\"one\",\"delta\":{\"content\":\"w\\n\"}}\n\n";
+        known.learn(escaped, Some(&place(escaped, b"w\\n")), CONTENT);
         known.learn(b"data: {\"a\":\"x\",\"id\":\"x\"}\n\n", None, Delta::default());
         assert!(known.shapes.is_empty());
     }

@@ -20,6 +20,17 @@ pub(in crate::wire) struct Likeness {
     output: bool,
 }
 
+/// An event that differs from the one before only in its text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::wire) struct Alike {
+    /// Bytes up to the next event.
+    pub(in crate::wire) taken: usize,
+    /// Where its text stands; it has no escapes.
+    pub(in crate::wire) text: Range<usize>,
+    /// It has output, not reasoning alone.
+    pub(in crate::wire) output: bool,
+}
+
 impl Likeness {
     /// Remembers `event`, which ends with its empty line; `text` is the inside of the string in it that made
     /// it content.
@@ -36,9 +47,9 @@ impl Likeness {
         self.output = output;
     }
 
-    /// Whether `bytes` begin with such an event: its length and whether it has output.
+    /// The event of this kind that `bytes` begin with.
     #[inline]
-    pub(in crate::wire) fn matches(&self, bytes: &[u8]) -> Option<(usize, bool)> {
+    pub(in crate::wire) fn matches(&self, bytes: &[u8]) -> Option<Alike> {
         let (before, behind) = self.around.split_at_checked(self.before)?;
         if behind.is_empty() {
             return None;
@@ -46,7 +57,11 @@ impl Likeness {
         let rest = bytes.strip_prefix(before)?;
         let text = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..=0x1f))?;
         let ends_alike = text > 0 && rest.get(text..)?.starts_with(behind);
-        ends_alike.then_some((before.len() + text + behind.len(), self.output))
+        ends_alike.then(|| Alike {
+            taken: before.len() + text + behind.len(),
+            text: before.len()..before.len() + text,
+            output: self.output,
+        })
     }
 }
 
@@ -65,7 +80,8 @@ mod tests {
     #[test]
     fn an_event_with_another_text_is_alike() {
         let stream = b"data: {\"a\":\"another\",\"b\":2}\n\ndata:";
-        assert_eq!(learned().matches(stream), Some((stream.len() - 5, true)));
+        let alike = Alike { taken: stream.len() - 5, text: 12..19, output: true };
+        assert_eq!(learned().matches(stream), Some(alike));
     }
 
     #[test]

@@ -9,12 +9,13 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::endpoint::{EndpointError, EndpointSettings, Reader, Spoiled, Texts, Usage};
+use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Speech, Spoiled, Texts, Usage};
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Delta, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
+use crate::wire::kept::Kept;
 use crate::wire::known::{Found, Known};
-use crate::wire::likeness::Likeness;
+use crate::wire::likeness::{Alike, Likeness};
 use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 
 /// Largest head, in bytes.
@@ -27,6 +28,8 @@ const TLS_ALERT: u8 = 21;
 const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is kept of the body of an error status, in bytes; the rest is read and dropped.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+/// What is kept of a body as it comes, in bytes.
+const RAW_BYTES_MAX: usize = 512 * 1024;
 /// A buffer larger than this is given back when the reply is over.
 const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
@@ -40,10 +43,14 @@ pub struct ReplyDecoder {
     scratch: Vec<u8>,
     events: Events,
     likeness: Likeness,
-    /// Reads the messages of every endpoint type but chat, and of chat when texts are kept.
+    /// Reads the messages of every endpoint type but chat.
     reader: Option<Box<Reader>>,
     /// What the reply says, when it is kept.
-    texts: Option<Box<Texts>>,
+    kept: Option<Box<Kept>>,
+    /// The body as it comes, when that is kept.
+    raw: Option<Vec<u8>>,
+    /// The body is, or was, an event stream.
+    is_stream: bool,
     usage: Option<Usage>,
     /// A fault of the content, reported where the reply ends.
     content_fault: Option<Box<Fault>>,
@@ -195,6 +202,8 @@ impl From<FramingFault> for Fault {
 pub enum KeepTexts {
     /// They are looked at and passed over.
     No,
+    /// They are kept until the next reply, and put together as an answer that is sent back.
+    SentBack,
     /// They are kept until the next reply.
     Yes,
 }
@@ -205,15 +214,51 @@ impl ReplyDecoder {
     /// # Errors
     /// The place of the content in a reply is not one.
     pub fn new(settings: &EndpointSettings, keeps: KeepTexts) -> Result<Self, EndpointError> {
-        let keeps = keeps == KeepTexts::Yes;
-        let reads = keeps || !settings.dialect.is_chat();
-        let reader = if reads { Some(Box::new(Reader::new(settings)?)) } else { None };
-        Ok(Self { reader, texts: keeps.then(Box::default), ..Self::default() })
+        let reader = Reader::new(settings)?;
+        let kept = match keeps {
+            KeepTexts::No => None,
+            KeepTexts::SentBack => Some(Box::new(Kept::new(reader.clone(), true))),
+            KeepTexts::Yes => Some(Box::new(Kept::new(reader.clone(), false))),
+        };
+        let reader = (!settings.dialect.is_chat()).then(|| Box::new(reader));
+        Ok(Self { reader, kept, ..Self::default() })
+    }
+
+    /// Keeps the body of each reply as it comes, too.
+    #[must_use]
+    pub fn keeping_raw(mut self) -> Self {
+        self.raw = Some(Vec::new());
+        self
+    }
+
+    /// The body so far, without framing, up to the largest that is kept; absent unless bodies are kept.
+    pub fn raw(&self) -> Option<&[u8]> {
+        self.raw.as_deref()
+    }
+
+    /// Whether the body is an event stream.
+    pub const fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
+    /// Another decoder of the same kind, with nothing read yet.
+    pub fn fresh(&self) -> Self {
+        Self {
+            reader: self.reader.clone(),
+            kept: self.kept.as_ref().map(|kept| Box::new(kept.fresh())),
+            raw: self.raw.as_ref().map(|_| Vec::new()),
+            ..Self::default()
+        }
     }
 
     /// What the reply has said so far; absent unless texts are kept.
     pub fn texts(&self) -> Option<&Texts> {
-        self.texts.as_deref()
+        self.kept.as_deref().map(Kept::texts)
+    }
+
+    /// The reply as later turns send it back; absent unless it is put together.
+    pub fn answer(&mut self) -> Option<&mut Capture> {
+        self.kept.as_deref_mut().and_then(Kept::answer)
     }
 
     /// Gets ready for the next reply; keeps its buffers.
@@ -228,9 +273,14 @@ impl ReplyDecoder {
         if let Some(reader) = &mut self.reader {
             reader.reset();
         }
-        if let Some(texts) = &mut self.texts {
-            texts.clear();
+        if let Some(kept) = &mut self.kept {
+            kept.reset();
         }
+        if let Some(raw) = &mut self.raw {
+            raw.clear();
+            raw.shrink_to(RETAINED_BYTES_MAX);
+        }
+        self.is_stream = false;
         self.content_fault = None;
         self.any_message = false;
         self.any_content = false;
@@ -293,6 +343,10 @@ impl ReplyDecoder {
                 }
                 Place::Body(body) => match body.framing.next(bytes)? {
                     Piece::Data(data) => {
+                        if let Some(raw) = &mut self.raw {
+                            let room = RAW_BYTES_MAX.saturating_sub(raw.len());
+                            raw.extend_from_slice(data.get(..room).unwrap_or(data));
+                        }
                         let is_last = body.framing.is_counted_out();
                         match body.holds {
                             Holds::Binary => fed.body_bytes += data.len(),
@@ -358,6 +412,7 @@ impl ReplyDecoder {
         fed.status = Some(head.status);
         let error = (!head.is_success()).then(|| Box::new((head.status, head.reason)));
         let Head { framing, holds, keeps_alive, .. } = head;
+        self.is_stream = matches!(holds, Holds::Events);
         self.place = Place::Body(Body { framing, holds, keeps_alive, read_in_place: false, error });
         Ok(true)
     }
@@ -374,15 +429,19 @@ impl ReplyDecoder {
     fn stream(&mut self, piece: &[u8], fed: &mut Fed, known: &mut Known) -> Result<(), Fault> {
         let mut rest = piece;
         loop {
-            while let Some((taken, output)) = self.like_the_last(rest) {
+            while let Some(Alike { taken, text, output }) = self.like_the_last(rest) {
                 fed.body_bytes += taken;
                 fed.messages += 1;
                 fed.contents += 1;
                 fed.outputs += u32::from(output);
+                if let Some(kept) = &mut self.kept {
+                    kept.piece(rest.get(text).unwrap_or_default(), speech(output));
+                }
                 rest = rest.get(taken..).unwrap_or_default();
             }
             if let Some(found) = self.known(rest, known) {
                 let (event, next) = rest.split_at(found.taken);
+                self.events.pass();
                 fed.body_bytes += found.taken;
                 fed.messages += 1;
                 self.any_message = true;
@@ -391,6 +450,10 @@ impl ReplyDecoder {
                     fed.outputs += u32::from(found.delta.output);
                     self.any_content = true;
                     self.likeness.learn(event, text, found.delta.output);
+                    if let Some(kept) = &mut self.kept {
+                        let text = event.get(text.clone()).unwrap_or_default();
+                        kept.piece(text, speech(found.delta.output));
+                    }
                 }
                 rest = next;
                 continue;
@@ -432,10 +495,9 @@ impl ReplyDecoder {
         result
     }
 
-    /// The length of an event at the start of `bytes` that says what the last one said, and whether that is
-    /// output. Asked only between events.
+    /// The event at the start of `bytes` that is like the last one. Asked only between events.
     #[inline]
-    fn like_the_last(&self, bytes: &[u8]) -> Option<(usize, bool)> {
+    fn like_the_last(&self, bytes: &[u8]) -> Option<Alike> {
         // What was learnt from an earlier reply holds for this one too, once it has content of its own.
         let between = self.any_content && self.carried.is_empty() && self.events.is_between();
         if between { self.likeness.matches(bytes) } else { None }
@@ -480,8 +542,8 @@ impl ReplyDecoder {
     /// where nothing but content and usage is looked for.
     #[inline]
     fn known(&self, bytes: &[u8], known: &mut Known) -> Option<Found> {
-        let between = self.reader.is_none() && self.carried.is_empty() && self.events.is_between();
-        if between { known.find(bytes) } else { None }
+        let at_event = self.reader.is_none() && self.carried.is_empty() && self.events.is_at_event();
+        if at_event { known.find(bytes) } else { None }
     }
 
     /// Reads the JSON of one message. Answers with what it says and the place of its one text, when nothing
@@ -490,16 +552,30 @@ impl ReplyDecoder {
         fed.messages += 1;
         self.any_message = true;
         let (reading, text) = match &mut self.reader {
-            Some(reader) => (read_any(reader, self.texts.as_deref_mut(), data), None),
+            Some(reader) => (read_any(reader, self.kept.as_deref_mut(), data), None),
             None => delta::read(data),
         };
+        let mut is_call = false;
+        if let (None, Some(kept), Reading::Delta(delta)) = (&self.reader, &mut self.kept, &reading) {
+            // A call is more than its text, and its name may come in a message that has nothing to count: such
+            // a message is read again whenever it comes.
+            is_call = kept.sends_back() && memchr::memmem::find(data, b"tool_calls").is_some();
+            match &text {
+                Some(text) if !is_call => {
+                    kept.piece(data.get(text.clone()).unwrap_or_default(), speech(delta.output));
+                }
+                Some(_) => kept.chat(data),
+                None if delta.content || is_call => kept.chat(data),
+                None => {}
+            }
+        }
         let fault = match reading {
             Reading::Delta(delta) => {
                 fed.contents += u32::from(delta.content);
                 fed.outputs += u32::from(delta.output);
                 self.any_content |= delta.content;
                 self.usage = delta.usage.or(self.usage);
-                return Some((delta, text.filter(|_| delta.usage.is_none())));
+                return (!is_call).then(|| (delta, text.filter(|_| delta.usage.is_none())));
             }
             Reading::Nothing => return None,
             Reading::Array => Fault::JsonArray,
@@ -549,11 +625,11 @@ impl ReplyDecoder {
 }
 
 /// Reads a message of any endpoint type.
-fn read_any(reader: &mut Reader, texts: Option<&mut Texts>, data: &[u8]) -> Reading {
+fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
     match reader.read(data) {
         Ok(reading) => {
-            if let (Some(texts), Some(content)) = (texts, &reading.content) {
-                texts.add(content);
+            if let Some(kept) = kept {
+                kept.message(data, reading.content.as_ref());
             }
             Reading::Delta(Delta {
                 content: reading.content.is_some(),
@@ -564,6 +640,11 @@ fn read_any(reader: &mut Reader, texts: Option<&mut Texts>, data: &[u8]) -> Read
         Err(Spoiled::Array) => Reading::Array,
         Err(Spoiled::Scalar(type_name)) => Reading::Scalar(type_name),
     }
+}
+
+/// What the text of a message is that has but one.
+const fn speech(output: bool) -> Speech {
+    if output { Speech::Output } else { Speech::Reasoning }
 }
 
 /// Where `part` begins in `whole`; absent when it is not a part of it.

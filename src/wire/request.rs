@@ -1,6 +1,7 @@
 //! Request heads, rendered once and patched per request.
 
 use crate::config::Url;
+use crate::endpoint::{HeaderValue, Headers};
 
 /// Hexadecimal digits as UUIDs write them.
 const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -13,57 +14,87 @@ const PORT_OF_HTTPS: u16 = 443;
 /// The head of every request to one URL, with the places that vary.
 #[derive(Clone, Debug)]
 pub struct RequestTemplate {
-    /// Up to the request id.
-    begin: Box<[u8]>,
-    /// From behind the correlation id up to the session affinity.
-    middle: Box<[u8]>,
+    pieces: Box<[Piece]>,
+}
+
+/// A part of a head.
+#[derive(Clone, Debug)]
+enum Piece {
+    /// The same in every request.
+    Fixed(Box<[u8]>),
+    /// The request's identifier.
+    RequestId,
+    /// The session's identifier.
+    SessionId,
 }
 
 impl RequestTemplate {
-    /// Headers in AIPerf's order (parity-pitfalls P3): Host, User-Agent, X-Request-ID, X-Correlation-ID,
-    /// Accept, Content-Type, X-Session-Affinity, Content-Length.
+    /// A head for `url` with these headers in their order, behind `Host` and before `Content-Length`, which
+    /// are its own.
     ///
     /// Bytes of the URL that cannot stand in a head (controls, blanks, what is not ASCII) are
-    /// percent-encoded.
-    pub fn new(url: &Url, streaming: bool) -> Self {
-        let mut begin = b"POST ".to_vec();
+    /// percent-encoded; the headers have been checked by who made them.
+    pub fn new(url: &Url, headers: &Headers) -> Self {
+        let mut pieces = Vec::new();
+        let mut fixed = b"POST ".to_vec();
         if !url.target.starts_with('/') {
-            begin.push(b'/');
+            fixed.push(b'/');
         }
-        write_encoded(&mut begin, &url.target);
-        begin.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        write_encoded(&mut fixed, &url.target);
+        fixed.extend_from_slice(b" HTTP/1.1\r\nHost: ");
         let is_ipv6 = url.host.contains(':');
         if is_ipv6 {
-            begin.push(b'[');
+            fixed.push(b'[');
         }
-        write_encoded(&mut begin, &url.host);
+        write_encoded(&mut fixed, &url.host);
         if is_ipv6 {
-            begin.push(b']');
+            fixed.push(b']');
         }
         if url.port != if url.tls { PORT_OF_HTTPS } else { PORT_OF_HTTP } {
-            begin.push(b':');
-            write_decimal(&mut begin, url.port.into());
+            fixed.push(b':');
+            write_decimal(&mut fixed, url.port.into());
         }
-        begin.extend_from_slice(b"\r\nUser-Agent: phasor/");
-        begin.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
-        begin.extend_from_slice(b"\r\nX-Request-ID: ");
-        let accept: &[u8] = if streaming { b"text/event-stream" } else { b"application/json" };
-        let middle = [b"\r\nAccept: ", accept, b"\r\nContent-Type: application/json\r\nX-Session-Affinity: "];
-        Self { begin: begin.into(), middle: middle.concat().into() }
+        for (name, value) in headers {
+            fixed.extend_from_slice(b"\r\n");
+            fixed.extend_from_slice(name.as_bytes());
+            fixed.extend_from_slice(b": ");
+            let id = match value {
+                HeaderValue::Fixed(value) => {
+                    fixed.extend_from_slice(value.as_bytes());
+                    continue;
+                }
+                HeaderValue::RequestId => Piece::RequestId,
+                HeaderValue::SessionId => Piece::SessionId,
+            };
+            pieces.push(Piece::Fixed(std::mem::take(&mut fixed).into()));
+            pieces.push(id);
+        }
+        fixed.extend_from_slice(b"\r\nContent-Length: ");
+        pieces.push(Piece::Fixed(fixed.into()));
+        Self { pieces: pieces.into() }
     }
 
     /// Appends the head of one request to `out`; ids are UUIDs as 128-bit numbers. Allocates nothing when
     /// `out` has room.
     pub fn render(&self, out: &mut Vec<u8>, request_id: u128, correlation_id: u128, body_bytes: usize) {
-        out.extend_from_slice(&self.begin);
-        write_uuid(out, request_id);
-        out.extend_from_slice(b"\r\nX-Correlation-ID: ");
-        write_uuid(out, correlation_id);
-        out.extend_from_slice(&self.middle);
-        write_uuid(out, correlation_id);
-        out.extend_from_slice(b"\r\nContent-Length: ");
+        for piece in &self.pieces {
+            match piece {
+                Piece::Fixed(bytes) => out.extend_from_slice(bytes),
+                Piece::RequestId => write_uuid(out, request_id),
+                Piece::SessionId => write_uuid(out, correlation_id),
+            }
+        }
         write_decimal(out, body_bytes as u64);
         out.extend_from_slice(b"\r\n\r\n");
+    }
+}
+
+/// Fills `digits` with the last hexadecimal digits of `value`.
+#[expect(clippy::cast_possible_truncation, reason = "digits are cut out on purpose")]
+pub fn write_hex(digits: &mut [u8], value: u128) {
+    for (place, digit) in digits.iter_mut().rev().enumerate() {
+        let shift = u32::try_from(place * 4).unwrap_or(u32::MAX);
+        *digit = HEX[usize::from(value.checked_shr(shift).unwrap_or(0) as u8 & 0xf)];
     }
 }
 
@@ -122,6 +153,7 @@ fn write_encoded(out: &mut Vec<u8>, text: &str) {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::endpoint::EndpointSettings;
 
     const REQUEST: u128 = 0x0123_4567_89ab_4cde_8f01_2345_6789_abcd;
     const CORRELATION: u128 = 0xffff_ffff_ffff_4fff_bfff_ffff_ffff_ffff;
@@ -130,9 +162,15 @@ mod tests {
         Url { host: host.to_owned(), port, target: target.to_owned(), ..Url::default() }
     }
 
+    fn headers(streaming: bool) -> Headers {
+        let settings =
+            EndpointSettings { streaming, ..EndpointSettings::new(crate::endpoint::Dialect::chat(), "m") };
+        settings.request_headers(&[]).unwrap()
+    }
+
     fn head(url: &Url, streaming: bool, body_bytes: usize) -> String {
         let mut out = Vec::new();
-        RequestTemplate::new(url, streaming).render(&mut out, REQUEST, CORRELATION, body_bytes);
+        RequestTemplate::new(url, &headers(streaming)).render(&mut out, REQUEST, CORRELATION, body_bytes);
         String::from_utf8(out).unwrap()
     }
 
@@ -187,7 +225,7 @@ mod tests {
 
     #[test]
     fn rendering_into_room_does_not_allocate() {
-        let template = RequestTemplate::new(&url("host", 8000, "/v1"), true);
+        let template = RequestTemplate::new(&url("host", 8000, "/v1"), &headers(true));
         let mut out = Vec::with_capacity(1_024);
         let before = out.as_ptr();
         for number in 0..100 {

@@ -103,7 +103,19 @@ impl Events {
     /// Whether the next byte begins an event, and not the first one.
     #[inline]
     pub(in crate::wire) const fn is_between(self) -> bool {
-        self.marked && !self.line_begun && !self.skips_line_feed && self.lines == 0
+        self.marked && self.is_at_event()
+    }
+
+    /// Whether the next byte begins an event, or the mark before the first one.
+    #[inline]
+    pub(in crate::wire) const fn is_at_event(self) -> bool {
+        !self.line_begun && !self.skips_line_feed && self.lines == 0
+    }
+
+    /// A whole event, without a mark before it, was passed over.
+    #[inline]
+    pub(in crate::wire) const fn pass(&mut self) {
+        self.marked = true;
     }
 
     /// The event whose text is `text`; its lines have been counted by [`Events::next`].

@@ -124,7 +124,7 @@ pub(crate) fn dataset() -> Dataset {
             Row {
                 conversation_id: format!("00000000-0000-4000-8000-00000000000{row}"),
                 body: start..block.len(),
-                isl_tokens: 32,
+                isl_tokens: Some(32),
                 osl_tokens: Some(16),
             }
         })
@@ -234,10 +234,12 @@ impl Synthetic {
             phases: self.phases,
             interrupted: self.options.interrupted,
             records_lost: 0,
+            counting: None,
             calibration: self.options.calibration,
             warnings: vec!["a warning".to_owned()],
             shards: costs(self.options.shards),
             console_width: phasor::artifact::console::WIDTH,
+            telemetry: phasor::telemetry::Telemetry::default(),
         };
         phasor::artifact::write_results(directory, &run, &phasor::artifact::Results::of(&run))
     }
@@ -319,8 +321,10 @@ fn record(
         body_bytes: 220 * contents,
         request_body_bytes: 240 + dice.below(60),
         usage: (!options.varied_usage || dice.below(8) > 0).then_some(usage),
-        isl_tokens: 32,
+        isl_tokens: Some(32),
         osl_tokens: Some(16),
+        token_source: phasor::wire::TokenSource::Estimate,
+        counted: phasor::measure::Counted::default(),
     };
     let fate = dice.below(100);
     if fate < options.failed_percent {

@@ -4,17 +4,20 @@
 //! from one generator. A run that does not end is cut and fails.
 
 use crate::servers::Servers;
+use phasor::adaptive::{Controller, Window, WindowTally};
 use phasor::config::{
     Cancellation, Config, Dataset as DatasetConfig, Endpoint, Load, Phase, PhaseKind, Ramp, RampStrategy,
     Reuse, Sampling, Url,
 };
 use phasor::dataset::{Dataset, Row};
+use phasor::endpoint::{Dialect, EndpointSettings};
 use phasor::engine::{Action, ConnectionId, Engine, EngineOptions, PhaseEvent};
 use phasor::measure::{Outcome, PhaseTally, Record, RecordBatch};
 use phasor::plan::{Plan, Shared, Tuning};
 use phasor::schedule::{Intensity, Rates, Script, Share, Turn};
 use phasor::shard::barrier::Barrier;
 use phasor::time::{Nanos, Stamp};
+use phasor::wire::{KeepTexts, Protocol};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -182,6 +185,8 @@ pub(crate) struct Simulation {
     pub(crate) tuning: Tuning,
     pub(crate) reuse: Reuse,
     pub(crate) sampling: Sampling,
+    /// The server works on one request after the other, each taking this long: a queue with a rate.
+    pub(crate) service: Option<Nanos>,
     pub(crate) tls: Tls,
 }
 
@@ -206,6 +211,7 @@ pub(crate) fn run(phases: Vec<Phase>) -> Simulation {
         tuning: Tuning::default(),
         reuse: Reuse::Pooled,
         sampling: Sampling::Sequential,
+        service: None,
         tls: Tls::No,
     }
 }
@@ -266,6 +272,8 @@ pub(crate) struct Outcomes {
     pub(crate) urls: Vec<(u128, u16)>,
     /// Most requests without content at once.
     pub(crate) prefill_max: u64,
+    /// The search of the first adaptive phase, as it ended.
+    pub(crate) search: Option<Controller>,
 }
 
 impl Outcomes {
@@ -306,6 +314,12 @@ struct World {
     /// Lives that were told to close.
     closing: HashMap<(u16, u32, u32), u64>,
     outcomes: Outcomes,
+    /// Windows handed over since the last one was looked at.
+    windows: Vec<WindowTally>,
+    /// The search of the first adaptive phase, and when its window began.
+    search: Option<(u16, Controller, Stamp)>,
+    /// When the server will have done what waits for it.
+    server_free: Stamp,
 }
 
 const URL_PORT: u16 = 8_000;
@@ -336,12 +350,20 @@ fn dataset(rows: usize) -> Dataset {
         .map(|row| Row {
             conversation_id: format!("row-{row}"),
             body: row..row + 1,
-            isl_tokens: 1,
+            isl_tokens: Some(1),
             osl_tokens: None,
         })
         .collect();
     let block = Arc::from(vec![b'x'; rows.len()]);
     Dataset::new(rows, block)
+}
+
+fn protocol(config: &Config) -> Protocol {
+    let settings = EndpointSettings {
+        streaming: config.endpoint.streaming,
+        ..EndpointSettings::new(Dialect::chat(), "m")
+    };
+    Protocol::new(&config.endpoint.urls, &settings, KeepTexts::No).unwrap()
 }
 
 /// An engine that has begun nothing.
@@ -352,10 +374,12 @@ pub(crate) fn idle_engine() -> Engine {
         shared: Arc::new(Shared::new(&plan)),
         plan,
         dataset: Arc::new(dataset(ROWS)),
+        protocol: Arc::new(protocol(&config(&sim))),
         share: Share::new(0, 1),
         connections_max: 8,
         samples_max: 8,
         batch_records: 8,
+        batch_text_bytes: 0,
         identifier_seed: 1,
     })
 }
@@ -371,6 +395,7 @@ impl Simulation {
         let plan = Arc::new(Plan::for_script(&config(&self), &script, seed, &self.tuning).unwrap());
         let shared = Arc::new(Shared::new(&plan));
         let data = Arc::new(dataset(usize::try_from(script.turns_total()).unwrap()));
+        let protocol = Arc::new(protocol(&config(&self)));
         let servers = (self.tls != Tls::No).then(|| Servers::new(self.tls != Tls::Foreign));
         let client = servers.as_ref().map(|servers| &servers.client);
         let engines = (0..self.shards)
@@ -379,10 +404,12 @@ impl Simulation {
                     plan: Arc::clone(&plan),
                     shared: Arc::clone(&shared),
                     dataset: Arc::clone(&data),
+                    protocol: Arc::clone(&protocol),
                     share: Share::new(shard, self.shards),
                     connections_max: self.connections_max,
                     samples_max: 10_000,
                     batch_records: 256,
+                    batch_text_bytes: 0,
                     identifier_seed: seed + u64::from(shard),
                 })
                 .speaking_tls(client)
@@ -419,7 +446,11 @@ impl Simulation {
                 sent_on: Vec::new(),
                 urls: Vec::new(),
                 prefill_max: 0,
+                search: None,
             },
+            windows: Vec::new(),
+            search: None,
+            server_free: Stamp::ORIGIN,
             shared: Arc::clone(&shared),
             plan,
             sim: self,
@@ -469,6 +500,7 @@ impl World {
                 continue;
             }
             self.deliver_due();
+            self.conduct_search();
             if self.engines.iter().any(Engine::is_given_up) && !interrupted {
                 interrupted = true;
                 self.outcomes.given_up = true;
@@ -488,8 +520,13 @@ impl World {
     fn next_time(&mut self) -> Option<Stamp> {
         let event = self.heap.peek().map(|Reverse((at, ..))| Stamp::from_nanos(*at));
         let timers = self.engines.iter_mut().filter_map(Engine::poll_timeout).min();
+        let window = self.search.as_ref().filter(|(_, controller, _)| controller.ending().is_none()).map(
+            |(_, controller, begun)| {
+                begun.plus(controller.scale().period).max(self.now.plus(Nanos::from_micros(500)))
+            },
+        );
         let interrupt = self.sim.interrupt_at.map(|at| Stamp::ORIGIN.plus(at)).filter(|at| *at > self.now);
-        [event, timers, interrupt].into_iter().flatten().min()
+        [event, timers, interrupt, window].into_iter().flatten().min()
     }
 
     fn begin(&mut self, shard: usize) {
@@ -502,6 +539,40 @@ impl World {
                 let flying = self.in_flight();
                 self.outcomes.in_flight_at_start.push(flying);
                 self.outcomes.in_flight_max_since_start.push(flying);
+            }
+        }
+    }
+
+    /// What the conductor does for an adaptive phase: cuts windows, looks at them, turns the dial.
+    fn conduct_search(&mut self) {
+        if self.search.is_none() {
+            let adaptive =
+                self.plan.phases.iter().find_map(|phase| Some((phase.index, phase.adaptive.clone()?)));
+            let Some((index, scale)) = adaptive else { return };
+            let Some(start) = self.starts[usize::from(index)] else { return };
+            self.search = Some((index, Controller::new(scale), start));
+        }
+        let Some((index, controller, begun)) = &mut self.search else { return };
+        if controller.ending().is_some() || self.closed[usize::from(*index)] > 0 {
+            return;
+        }
+        let dial = self.shared.dial(*index);
+        let period = controller.scale().period;
+        if self.now >= begun.plus(period) && self.windows.is_empty() {
+            dial.cut_window();
+        }
+        if self.windows.len() == self.engines.len() {
+            let mut windows = std::mem::take(&mut self.windows).into_iter();
+            let mut tally = windows.next().unwrap();
+            windows.for_each(|window| tally.merge(window));
+            let decision = controller.handle_window(&Window::new(*begun, self.now, tally));
+            *begun = self.now;
+            if let Some(stamp) = decision.ignore_before {
+                dial.ignore_before(stamp);
+            }
+            dial.turn(decision.value, self.now.plus(Nanos::from_millis(5)));
+            if decision.ends.is_some() {
+                dial.stop();
             }
         }
     }
@@ -575,6 +646,10 @@ impl World {
         self.engines[shard].handle_submitted(self.now);
         while let Some(event) = self.engines[shard].poll_event() {
             match event {
+                PhaseEvent::WindowCut { phase } => {
+                    let tally = self.engines[shard].take_window(phase).unwrap();
+                    self.windows.push(tally);
+                }
                 PhaseEvent::SendingEnded { phase, at, sessions, drawn_ahead, sent, in_flight } => {
                     assert!(
                         u64::from(in_flight) <= sent && sessions <= sent,
@@ -619,7 +694,13 @@ impl World {
     fn answer(&mut self, shard: usize, id: ConnectionId) {
         let faults = self.sim.faults;
         let jitter = Nanos::from_micros(self.rng.u64(0..300));
-        let ttft = Nanos(self.sim.ttft.0 + jitter.0);
+        let mut ttft = Nanos(self.sim.ttft.0 + jitter.0);
+        if let Some(service) = self.sim.service {
+            // Half to one and a half times the mean.
+            let takes = Nanos(service.0 / 2 + self.rng.u64(0..=service.0));
+            self.server_free = self.server_free.max(self.now).plus(takes);
+            ttft.0 += self.server_free.since(self.now).0;
+        }
         if self.chance(faults.hang) {
             return;
         }
@@ -771,6 +852,7 @@ impl World {
             self.outcomes.phases.push(finished);
         }
         assert_eq!(self.plan.phases.len(), self.outcomes.phases.len());
+        self.outcomes.search = self.search.map(|(_, controller, _)| controller);
         self.outcomes
     }
 }

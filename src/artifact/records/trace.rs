@@ -1,6 +1,7 @@
 //! The `trace_data` member of a record line (spec/artifacts 6.1): the stamps, bytes and counts of the exchange,
 //! where it went and what an error status was called.
 
+use crate::artifact::raw::{RawHeader, request_headers};
 use crate::measure::facts::Facts;
 use crate::measure::{Outcome, Record};
 use crate::time::{Clock, Stamp};
@@ -14,6 +15,7 @@ pub(super) fn render(
     record: &Record,
     clock: Clock,
     remote: Option<SocketAddr>,
+    headers: Option<&[RawHeader]>,
 ) -> io::Result<()> {
     line.extend_from_slice(
         b",\"trace_data\":{\"trace_type\":\"aiohttp\",\"request_chunks\":[],\"response_chunks\":[]",
@@ -61,6 +63,10 @@ pub(super) fn render(
         // The reason phrase of an error status is its kind; that of a good one is not kept.
         line.extend_from_slice(b",\"response_reason\":");
         serde_json::to_writer(&mut *line, &failure.kind)?;
+    }
+    if let Some(headers) = headers {
+        line.extend_from_slice(b",\"request_headers\":");
+        serde_json::to_writer(&mut *line, &request_headers(headers, record))?;
     }
     // A request that never had a connection was nowhere.
     if let (Some(remote), Some(_)) = (remote, record.first_byte_written) {

@@ -212,6 +212,7 @@ fn special(tree: &mut Node, given: &Given, special: SpecialFlag, node: Node) -> 
             }
         }
         SpecialFlag::Entries => set(tree, "benchmark.datasets.0.entries", node),
+        SpecialFlag::Search(what) => super::search::apply(tree, given, what, node)?,
         SpecialFlag::RandomSeed => {
             set(tree, "random_seed", node.clone());
             set(tree, "benchmark.datasets.0.random_seed", node);

@@ -4,6 +4,7 @@ mod dataset;
 mod foreign;
 mod load;
 mod run;
+mod search;
 
 use crate::config::flags::{Flag, Sets, Takes};
 
@@ -17,7 +18,8 @@ pub struct Group {
 }
 
 /// All groups, in parts.
-pub const GROUPS: &[&[Group]] = &[load::GROUPS, dataset::GROUPS, run::GROUPS, foreign::GROUPS];
+pub const GROUPS: &[&[Group]] =
+    &[load::GROUPS, dataset::GROUPS, run::GROUPS, search::GROUPS, foreign::GROUPS];
 
 const fn flag(names: &'static [&'static str], takes: Takes, sets: Sets, help: &'static str) -> Flag {
     Flag { names, short: None, takes, sets, with_file: true, of_trials: false, help }

@@ -224,8 +224,31 @@ pub struct SyntheticDataset {
     pub turns: Option<Distribution>,
     /// Time between turns in ms; absent: none.
     pub turn_delay_ms: Option<Distribution>,
-    /// Sections of other media that were written: `images`, `audio`, `video`, `rankings`.
+    /// Sections of other media that were written: `images`, `audio`, `video`.
     pub media: Vec<&'static str>,
+    /// Queries and passages of ranking endpoints.
+    pub rankings: Rankings,
+}
+
+/// A query and the passages to rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rankings {
+    /// Passages per entry (10 unless written).
+    pub passages: Distribution,
+    /// Tokens of a passage (128 unless written).
+    pub passage_tokens: Distribution,
+    /// Tokens of the query (32 unless written).
+    pub query_tokens: Distribution,
+}
+
+impl Default for Rankings {
+    fn default() -> Self {
+        Self {
+            passages: Distribution::fixed(10.0),
+            passage_tokens: Distribution::fixed(128.0),
+            query_tokens: Distribution::fixed(32.0),
+        }
+    }
 }
 
 /// Texts shared by several prompts.
@@ -254,8 +277,65 @@ pub struct FileDataset {
     pub path: Option<String>,
     /// The records in the config.
     pub records: Vec<serde_json::Value>,
-    /// Their format, as AIPerf names it (`single_turn` unless written).
-    pub format: String,
+    /// Their format, as AIPerf names it; absent: records in the config are `single_turn`, those of a file are
+    /// looked at.
+    pub format: Option<String>,
+    /// Changes to a trace.
+    pub synthesis: Synthesis,
+    /// Items drawn per turn of a random pool.
+    pub batch_sizes: BatchSizes,
+}
+
+/// Changes to a trace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Synthesis {
+    /// Timestamps and delays are divided by it; above 0.
+    pub speedup_ratio: f64,
+    /// Scales the part of a prompt that rows share; above 0.
+    pub prefix_len_multiplier: f64,
+    /// So many copies of the shared parts, disjoint; at least 1.
+    pub prefix_root_multiplier: u32,
+    /// Scales the part of a prompt that is its own; above 0.
+    pub prompt_len_multiplier: f64,
+    /// Scales reply lengths.
+    pub output_len_multiplier: f64,
+    /// Rows with longer prompts are left out.
+    pub max_isl: Option<u64>,
+    /// Longer replies are cut to it.
+    pub max_osl: Option<u64>,
+}
+
+impl Default for Synthesis {
+    fn default() -> Self {
+        Self {
+            speedup_ratio: 1.0,
+            prefix_len_multiplier: 1.0,
+            prefix_root_multiplier: 1,
+            prompt_len_multiplier: 1.0,
+            output_len_multiplier: 1.0,
+            max_isl: None,
+            max_osl: None,
+        }
+    }
+}
+
+/// Items drawn per turn of a random pool; 1 of each unless written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchSizes {
+    /// Texts.
+    pub prompts: u32,
+    /// Images.
+    pub images: u32,
+    /// Audios.
+    pub audios: u32,
+    /// Videos.
+    pub videos: u32,
+}
+
+impl Default for BatchSizes {
+    fn default() -> Self {
+        Self { prompts: 1, images: 1, audios: 1, videos: 1 }
+    }
 }
 
 /// A collection with a well-known name.

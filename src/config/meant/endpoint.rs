@@ -93,6 +93,11 @@ impl Endpoint {
     /// Seconds after which a request is a failure unless written.
     pub const TIMEOUT_S: f64 = 21_600.0;
 
+    /// Whether replies are streams of tokens, which have metrics of their own.
+    pub const fn streams_tokens(&self) -> bool {
+        self.streaming && self.kind.produces_tokens()
+    }
+
     /// A chat endpoint at `urls` that has every default.
     pub fn new(urls: Vec<Url>) -> Self {
         Self {
@@ -309,6 +314,36 @@ impl EndpointKind {
     /// Whether a tokenizer has anything to do.
     pub const fn counts_tokens(self) -> bool {
         !matches!(self, Self::AudioTranscription | Self::ImageRetrieval)
+    }
+
+    /// Whether replies have tokens that can be counted.
+    pub const fn produces_tokens(self) -> bool {
+        match self {
+            Self::Chat
+            | Self::Completions
+            | Self::HuggingfaceGenerate
+            | Self::Messages
+            | Self::Raw
+            | Self::Responses
+            | Self::SolidoRag
+            | Self::Template => true,
+            Self::AudioTranscription
+            | Self::ChatEmbeddings
+            | Self::CohereRankings
+            | Self::Embeddings
+            | Self::HfTeiRankings
+            | Self::ImageEdit
+            | Self::ImageGeneration
+            | Self::ImageRetrieval
+            | Self::NimEmbeddings
+            | Self::NimRankings
+            | Self::VideoGeneration => false,
+        }
+    }
+
+    /// Whether passages are ranked.
+    pub const fn ranks(self) -> bool {
+        matches!(self, Self::CohereRankings | Self::HfTeiRankings | Self::NimRankings)
     }
 
     /// Whether there is a place for a system prompt.

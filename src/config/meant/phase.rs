@@ -245,6 +245,41 @@ pub struct SlaRule {
     pub threshold: f64,
 }
 
+impl SlaRule {
+    /// Metrics that a window of an adaptive phase has.
+    pub const METRICS: &'static [&'static str] = &[
+        "request_latency",
+        "time_to_first_token",
+        "ttft",
+        "inter_token_latency",
+        "itl",
+        "tpot",
+        "throughput",
+        "request_throughput",
+        "completed_request_throughput",
+        "output_token_throughput",
+        "goodput",
+        "goodput_ratio",
+        "success_rate",
+        "request_success_rate",
+        "error_rate",
+        "request_error_rate",
+        "cancellation_rate",
+    ];
+
+    /// Statistics of such a metric. Rates have one value, whatever it is called.
+    pub fn statistics(metric: &str) -> &'static [&'static str] {
+        const TIMINGS: &[&str] =
+            &["avg", "min", "max", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99"];
+        match metric {
+            "request_latency" | "time_to_first_token" | "ttft" | "inter_token_latency" | "itl" | "tpot" => {
+                TIMINGS
+            }
+            _ => &["avg", "min", "max"],
+        }
+    }
+}
+
 /// Searching the highest load that keeps the limits, within one phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdaptiveScale {

@@ -1,5 +1,6 @@
 //! What is varied from run to run, and how often a run is repeated.
 
+use crate::config::meant::SlaRule;
 use crate::config::source::Node;
 use crate::time::Nanos;
 
@@ -14,6 +15,60 @@ pub struct Sweep {
     pub order: IterationOrder,
     /// Whether all variations have the same seed.
     pub same_seed: bool,
+    /// Limits that a variation must keep to be chosen as the best.
+    pub limits: Vec<SlaRule>,
+    /// What is searched, of a sweep that chooses its variations while running.
+    pub search: Option<Search>,
+}
+
+/// A search for the best variation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Search {
+    /// What may be changed, at least one.
+    pub space: Vec<Dimension>,
+    /// What is wanted, most important first, at least one.
+    pub objectives: Vec<Objective>,
+    /// Most variations that are run, 2 to 200.
+    pub iterations_max: u32,
+    /// Variations that are spread over the space first, where there is more than one dimension.
+    pub initial_points: u32,
+    /// Seed of the points that are drawn.
+    pub seed: Option<u64>,
+}
+
+/// One thing that a search may change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dimension {
+    /// Where it stands, as in grids.
+    pub path: String,
+    /// Its least value.
+    pub low: f64,
+    /// Its greatest value, above the least.
+    pub high: f64,
+    /// Whether only whole values are tried.
+    pub whole: bool,
+}
+
+/// What a search wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Objective {
+    /// The metric's tag.
+    pub metric: String,
+    /// The statistic, such as `avg` or `p99`.
+    pub stat: String,
+    /// Whether it is to be large or small.
+    pub direction: Direction,
+    /// The value beyond which a variation does not count; absent: any will do.
+    pub threshold: Option<f64>,
+}
+
+/// Which values are better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Large ones.
+    Maximize,
+    /// Small ones.
+    Minimize,
 }
 
 /// How variations come about.

@@ -5,8 +5,9 @@ use serde_json::json;
 use crate::config::diagnostic::Diagnostic;
 use crate::config::keys::{Bound, Keys, Spelling, Words, Written, json_of};
 use crate::config::meant::{
-    CacheBust, Corpus, Dataset, DatasetSource, FileDataset, LengthMix, Prefix, Prompts, PublicDataset,
-    RandomRange, RangeStyle, Replay, Sampling, SyntheticDataset, SystemPrompt,
+    BatchSizes, CacheBust, Corpus, Dataset, DatasetSource, FileDataset, LengthMix, Prefix, Prompts,
+    PublicDataset, RandomRange, RangeStyle, Rankings, Replay, Sampling, Synthesis, SyntheticDataset,
+    SystemPrompt,
 };
 use crate::config::scalar::Scalar;
 use crate::config::sections::distribution::distribution;
@@ -111,7 +112,6 @@ const TRACE_FIELDS: &[&str] = &[
     "omit_kv_hints",
     "force_min_tokens",
     "trace_idle_gap_cap_seconds",
-    "synthesis",
 ];
 
 /// The largest whole number that fields without a bound of their own may have.
@@ -213,7 +213,8 @@ fn synthetic(keys: &mut Keys<'_>, meant: &mut Prompts) -> SyntheticDataset {
     }
     let turn_delay_ms = distribution(keys, "turn_delay").optional();
     let mut media = Vec::new();
-    for name in ["images", "audio", "video", "rankings"] {
+    let rankings = keys.key("rankings").or_null().section(rankings).or(Rankings::default());
+    for name in ["images", "audio", "video"] {
         let written = keys.key(name).or_null();
         let given = written.entry().is_some();
         written.section(|keys: Keys<'_>| keys.pass());
@@ -221,24 +222,28 @@ fn synthetic(keys: &mut Keys<'_>, meant: &mut Prompts) -> SyntheticDataset {
             media.push(name);
         }
     }
-    SyntheticDataset { prefix, turns: turns.optional(), turn_delay_ms, media }
+    SyntheticDataset { prefix, turns: turns.optional(), turn_delay_ms, media, rankings }
 }
 
 fn file(keys: &mut Keys<'_>, meant: &mut Prompts) -> FileDataset {
     let path = keys.key("path").or_null().text_or_empty();
     let records =
         keys.key("records").or_null().list("a list of records", |node| Some((json_of(node), json_of(node))));
-    let format = one_of(keys, "format", FORMATS, "a format of records").or("single_turn".to_owned());
+    let format = one_of(keys, "format", FORMATS, "a format of records").optional();
     let osl = distribution(keys, "osl");
     let block_size = keys.key("block_size").or_null().whole(1..=COUNT_MAX).optional();
     let cache_bust = cache_bust(keys);
-    for name in ["prompt_batch_size", "image_batch_size", "audio_batch_size", "video_batch_size"] {
+    let names = ["prompt_batch_size", "image_batch_size", "audio_batch_size", "video_batch_size"];
+    let [prompts_drawn, images, audios, videos] = names.map(|name| {
         let size = keys.key(name).or_null().whole(0..=COUNT_MAX);
-        if size.value().is_some() && format != "random_pool" {
+        if size.value().is_some() && format.as_deref() != Some("random_pool") {
             let message = format!("`{}.{name}` belongs to records of `format: random_pool`", keys.path());
             keys.fault_at(&size, message, "not with this format", "take it out");
         }
-    }
+        size.or(1)
+    });
+    let batch_sizes = BatchSizes { prompts: prompts_drawn, images, audios, videos };
+    let synthesis = keys.key("synthesis").or_null().section(synthesis).or(Synthesis::default());
     if let Some(prompts) = keys.key("prompts").or_null().section(prompts).optional() {
         *meant = prompts;
     }
@@ -262,7 +267,40 @@ fn file(keys: &mut Keys<'_>, meant: &mut Prompts) -> FileDataset {
         }
         (true, false) | (false, true) => {}
     }
-    FileDataset { path: path.optional(), records: records.or(Vec::new()), format }
+    FileDataset { path: path.optional(), records: records.or(Vec::new()), format, synthesis, batch_sizes }
+}
+
+fn rankings(mut keys: Keys<'_>) -> Rankings {
+    let defaults = Rankings::default();
+    let passages = distribution(&mut keys, "passages").or(defaults.passages);
+    let passage_tokens = distribution(&mut keys, "passage_tokens").or(defaults.passage_tokens);
+    let query_tokens = distribution(&mut keys, "query_tokens").or(defaults.query_tokens);
+    keys.pass();
+    Rankings { passages, passage_tokens, query_tokens }
+}
+
+/// Changes to a trace; what else AIPerf has here does not touch what is sent.
+fn synthesis(mut keys: Keys<'_>) -> Synthesis {
+    let defaults = Synthesis::default();
+    let above_zero = Bound::Above(0.0);
+    let mut ratio = |name, bound, default| keys.key(name).or_null().number(bound).or(default);
+    let speedup_ratio = ratio("speedup_ratio", above_zero, defaults.speedup_ratio);
+    let prefix_len_multiplier = ratio("prefix_len_multiplier", above_zero, defaults.prefix_len_multiplier);
+    let prompt_len_multiplier = ratio("prompt_len_multiplier", above_zero, defaults.prompt_len_multiplier);
+    let output_len_multiplier = ratio("output_len_multiplier", NOT_NEGATIVE, defaults.output_len_multiplier);
+    let prefix_root_multiplier = keys.key("prefix_root_multiplier").or_null().whole(1..=COUNT_MAX);
+    let max_isl = keys.key("max_isl").or_null().whole(0..=u64::MAX).optional();
+    let max_osl = keys.key("max_osl").or_null().whole(0..=u64::MAX).optional();
+    keys.pass();
+    Synthesis {
+        speedup_ratio,
+        prefix_len_multiplier,
+        prefix_root_multiplier: prefix_root_multiplier.or(defaults.prefix_root_multiplier),
+        prompt_len_multiplier,
+        output_len_multiplier,
+        max_isl,
+        max_osl,
+    }
 }
 
 fn public(keys: &mut Keys<'_>, meant: &mut Prompts) -> PublicDataset {

@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use crate::config::diagnostic::{Diagnostic, Span};
 use crate::config::keys::{Bound, Keys, Spanned, Spelling, Words, Written, mismatch, value_place};
 use crate::config::meant::{
-    Convergence, ConvergenceMode, IterationOrder, MultiRun, ScenarioRun, Sweep, SweepKind, TrialStat,
+    Convergence, ConvergenceMode, Dimension, Direction, IterationOrder, MultiRun, Objective, ScenarioRun,
+    Search, Sweep, SweepKind, TrialStat,
 };
 use crate::config::scalar::Scalar;
+use crate::config::sections::adaptive::sla;
 use crate::config::sections::{NOT_NEGATIVE, require};
 use crate::config::source::{Node, Value, shown};
 use crate::time::Nanos;
@@ -41,7 +43,6 @@ const ORDERS: Words<IterationOrder> = Words {
 /// Fields of a search that chooses its variations while running.
 const SEARCH_FIELDS: &[&str] = &[
     "planner",
-    "random_seed",
     "optuna_sampler",
     "optuna_acquisition",
     "optuna_terminator",
@@ -64,9 +65,11 @@ pub(super) fn sweep(mut keys: Keys<'_>) -> Option<Sweep> {
         return None;
     };
     let cooldown_s = keys.key("cooldown_seconds").seconds(NOT_NEGATIVE).or(0.0);
-    for name in ["sla_filters", "post_process", "recipe_name"] {
+    let limits = sla(&mut keys, "sla_filters");
+    for name in ["post_process", "recipe_name"] {
         keys.key(name).or_null().any();
     }
+    let mut search = None;
     let (mut order, mut same_seed) = (IterationOrder::Repeated, false);
     if kind != Kind::AdaptiveSearch {
         order = keys.key("iteration_order").word(ORDERS).or(IterationOrder::Repeated);
@@ -98,10 +101,14 @@ pub(super) fn sweep(mut keys: Keys<'_>) -> Option<Sweep> {
             keys.key("optimization").or_null().any();
             SweepKind::LatinHypercube(dimensions(&mut keys))
         }
-        Kind::AdaptiveSearch => SweepKind::AdaptiveSearch(search(&mut keys)),
+        Kind::AdaptiveSearch => {
+            let (samples, found) = self::search(&mut keys);
+            search = found;
+            SweepKind::AdaptiveSearch(samples)
+        }
     };
     keys.finish();
-    Some(Sweep { kind, cooldown_s, order, same_seed })
+    Some(Sweep { kind, cooldown_s, order, same_seed, limits, search })
 }
 
 fn parameters(keys: &mut Keys<'_>) -> Vec<(String, Vec<Node>)> {
@@ -254,7 +261,17 @@ fn scenarios(keys: &mut Keys<'_>) -> Vec<ScenarioRun> {
 }
 
 const SCALES: Words<bool> = Words { known: &[("linear", false), ("log", true)], spelling: Spelling::Exact };
-const NUMBERS: Words<()> = Words { known: &[("int", ()), ("real", ())], spelling: Spelling::Exact };
+/// Whether only whole values are meant.
+const NUMBERS: Words<bool> = Words { known: &[("int", true), ("real", false)], spelling: Spelling::Exact };
+const DIRECTIONS: Words<Direction> = Words {
+    known: &[
+        ("maximize", Direction::Maximize),
+        ("max", Direction::Maximize),
+        ("minimize", Direction::Minimize),
+        ("min", Direction::Minimize),
+    ],
+    spelling: Spelling::Lenient,
+};
 const LABELS: Words<()> = Words { known: &[("index", ()), ("kv", ())], spelling: Spelling::Exact };
 /// Most samples of a drawn sweep.
 const SAMPLES_MAX: u32 = 1 << 20;
@@ -317,10 +334,12 @@ fn long_paths(
 
 /// Iterations of a search.
 const ITERATIONS_MAX: u32 = 200;
+/// Iterations of a search unless written.
+const ITERATIONS: u32 = 30;
 /// First points of a search unless written.
 const INITIAL_POINTS: u32 = 5;
 
-fn search(keys: &mut Keys<'_>) -> Vec<(String, Node)> {
+fn search(keys: &mut Keys<'_>) -> (Vec<(String, Node)>, Option<Search>) {
     let planner = keys.key("planner").or_null().text();
     let space = keys.items("search_space", "a list of dimensions", |mut keys| {
         let path = keys.key("path").text();
@@ -335,20 +354,36 @@ fn search(keys: &mut Keys<'_>) -> Vec<(String, Node)> {
             let message = format!("`{}`: `lo` ({low}) is not below `hi` ({high})", keys.path());
             keys.fault_at(&lo, message, "not below `hi`", "exchange the two");
         }
-        keys.key("kind").word(NUMBERS);
+        let kind = keys.key("kind").word(NUMBERS);
         keys.key("prior").or_null().any();
         let sample = sample(&mut keys);
         keys.finish();
-        path.optional().zip(sample)
+        // Values that are whole at both ends are so in between, unless written otherwise.
+        let ends = lo.value().copied().zip(hi.value().copied());
+        let whole = kind.or(ends.is_some_and(|(low, high)| low.fract() == 0.0 && high.fract() == 0.0));
+        let dimension =
+            path.value().cloned().zip(ends).map(|(path, (low, high))| Dimension { path, low, high, whole });
+        (path.optional().zip(sample), dimension)
     });
     require(keys, &space, "search_space");
     let objectives = keys.items("objectives", "a list of objectives", |mut keys| {
         let metric = keys.key("metric").text();
         require(&mut keys, &metric, "metric");
-        keys.key("stat").or_null().text();
-        keys.key("direction").or_null().text();
-        keys.key("threshold").or_null().number(Bound::Finite);
+        let stat = keys.key("stat").or_null().text();
+        let direction = keys.key("direction").or_null().word(DIRECTIONS);
+        let threshold = keys.key("threshold").or_null().number(Bound::Finite);
         keys.finish();
+        let metric = metric.optional()?;
+        // Durations are to be short, all else large.
+        let short =
+            metric.contains("latency") || metric.starts_with("time_to") || metric.contains("duration");
+        let natural = if short { Direction::Minimize } else { Direction::Maximize };
+        Some(Objective {
+            metric,
+            stat: stat.or("avg".to_owned()),
+            direction: direction.or(natural),
+            threshold: threshold.optional(),
+        })
     });
     require(keys, &objectives, "objectives");
     let iterations = keys.key("max_iterations").whole(2..=ITERATIONS_MAX);
@@ -365,12 +400,28 @@ fn search(keys: &mut Keys<'_>) -> Vec<(String, Node)> {
         );
         keys.fault_at(&iterations, message, "nothing left to search", "raise it, or lower `nInitialPoints`");
     }
+    let seed = keys.key("random_seed").or_null().whole(0..=u64::MAX);
     for name in SEARCH_FIELDS {
         keys.key(name).or_null().any();
     }
     let space = space.present().map(|present| (present.key.clone(), present.value.clone()));
-    let Some((place, space)) = space else { return Vec::new() };
-    long_paths(keys, &place, space)
+    let Some((place, space)) = space else { return (Vec::new(), None) };
+    let (samples, dimensions): (Vec<_>, Vec<Option<Dimension>>) = space.into_iter().unzip();
+    let samples = long_paths(keys, &place, samples);
+    let dimensions: Vec<Dimension> = dimensions
+        .into_iter()
+        .flatten()
+        .zip(&samples)
+        .map(|(dimension, (path, _))| Dimension { path: path.clone(), ..dimension })
+        .collect();
+    let search = Search {
+        space: dimensions,
+        objectives: objectives.or(Vec::new()).into_iter().flatten().collect(),
+        iterations_max: iterations.or(ITERATIONS),
+        initial_points: points.or(INITIAL_POINTS),
+        seed: seed.optional(),
+    };
+    (samples, Some(search))
 }
 
 const STATS: Words<TrialStat> = Words {

@@ -1,7 +1,7 @@
 //! The rows of the catalogue.
 
 use crate::measure::catalogue::{Derived, Feed, LagAt, Metric, Sampled, Source, Table, Unit};
-use crate::measure::facts::{Facts, request_end};
+use crate::measure::facts::{Facts, UsageDifference, request_end};
 use crate::measure::weighted::Series;
 
 const fn valid(read: fn(&Facts<'_>) -> Option<f64>) -> Source {
@@ -31,7 +31,7 @@ fn rate(amount: u64, span_ns: Option<u64>) -> Option<f64> {
 }
 
 /// Metrics with values per request.
-pub const SAMPLED: [Metric; 37] = [
+pub const SAMPLED: [Metric; 40] = [
     Metric::of("request_latency", "Request Latency", MS, valid(|f| maybe(f.latency_ns)))
         .shown(Table::Main, 300),
     Metric::of("time_to_first_token", "Time to First Token", MS, valid(|f| maybe(f.ttft_ns)))
@@ -73,7 +73,7 @@ pub const SAMPLED: [Metric; 37] = [
         "e2e_output_token_throughput",
         "E2E Output Token Throughput",
         PER_USER,
-        valid(|f| rate(f.tokens.sequence, f.latency_ns)),
+        valid(|f| rate(f.tokens.sequence?, f.latency_ns)),
     )
     .larger()
     .shown(Table::Main, 510),
@@ -81,7 +81,7 @@ pub const SAMPLED: [Metric; 37] = [
         "prefill_throughput_per_user",
         "Prefill Throughput Per User",
         PER_USER,
-        valid(|f| rate(f.tokens.input, f.ttft_ns)),
+        valid(|f| rate(f.tokens.input?, f.ttft_ns)),
     )
     .larger()
     .streaming(),
@@ -89,11 +89,11 @@ pub const SAMPLED: [Metric; 37] = [
         "output_sequence_length",
         "Output Sequence Length",
         TOKENS,
-        valid(|f| whole(f.tokens.sequence)),
+        valid(|f| maybe(f.tokens.sequence)),
     )
     .larger()
     .shown(Table::Main, 600),
-    Metric::of("input_sequence_length", "Input Sequence Length", TOKENS, valid(|f| whole(f.tokens.input)))
+    Metric::of("input_sequence_length", "Input Sequence Length", TOKENS, valid(|f| maybe(f.tokens.input)))
         .larger()
         .shown(Table::Main, 700),
     Metric::of("output_token_count", "Output Token Count", TOKENS, valid(|f| maybe(f.tokens.output)))
@@ -109,7 +109,7 @@ pub const SAMPLED: [Metric; 37] = [
         "error_isl",
         "Error Input Sequence Length",
         TOKENS,
-        Source::Record(Feed::Failed, |f| whole(u64::from(f.record.isl_tokens))),
+        Source::Record(Feed::Failed, |f| maybe(f.record.isl_tokens.map(u64::from))),
     )
     .larger(),
     Metric::of(
@@ -234,8 +234,26 @@ pub const SAMPLED: [Metric; 37] = [
         Unit::Percent,
         valid(|f| {
             let requested = f64::from(f.record.osl_tokens.filter(|requested| *requested > 0)?);
-            Some((f.tokens.sequence as f64 - requested) / requested * 100.0)
+            Some((f.tokens.sequence? as f64 - requested) / requested * 100.0)
         }),
+    ),
+    Metric::of(
+        "usage_prompt_tokens_diff_pct",
+        "Usage Prompt Diff %",
+        Unit::Percent,
+        valid(|f| UsageDifference::of(f).prompt),
+    ),
+    Metric::of(
+        "usage_completion_tokens_diff_pct",
+        "Usage Completion Diff %",
+        Unit::Percent,
+        valid(|f| UsageDifference::of(f).completion),
+    ),
+    Metric::of(
+        "usage_reasoning_tokens_diff_pct",
+        "Usage Reasoning Diff %",
+        Unit::Percent,
+        valid(|f| UsageDifference::of(f).reasoning),
     ),
 ];
 
@@ -252,7 +270,7 @@ const fn total(tag: &'static str, header: &'static str, sampled: Sampled) -> Met
 }
 
 /// Metrics with one value per scope, and the error-adjusted twins.
-pub const SINGLES: [Metric; 33] = [
+pub const SINGLES: [Metric; 34] = [
     derived("request_throughput", "Request Throughput", Unit::RequestsPerSecond, Derived::RequestThroughput)
         .shown(Table::Main, 900),
     derived("request_count", "Request Count", Unit::Requests, Derived::RequestCount)
@@ -280,6 +298,12 @@ pub const SINGLES: [Metric; 33] = [
         Derived::ContextOverflowCount,
     ),
     derived("osl_mismatch_count", "OSL Mismatch Count", Unit::Requests, Derived::OslMismatchCount),
+    derived(
+        "usage_discrepancy_count",
+        "Usage Discrepancy Count",
+        Unit::Requests,
+        Derived::UsageDiscrepancyCount,
+    ),
     total("total_error_isl", "Total Error Input Sequence Length", Sampled::ErrorIsl),
     derived(
         "completed_request_count",

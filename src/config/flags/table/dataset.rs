@@ -291,6 +291,94 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        title: "Rankings",
+        flags: &[
+            flag(
+                &["rankings-passages-mean"],
+                Takes::Wholes(1),
+                Sets::Distribution("rankings.passages", Part::Mean),
+                "Passages of an entry",
+            ),
+            flag(
+                &["rankings-passages-stddev"],
+                Takes::Numbers(Bound::AtLeast(0.0)),
+                Sets::Distribution("rankings.passages", Part::Deviation),
+                "Their deviation",
+            ),
+            flag(
+                &["rankings-passages-prompt-token-mean"],
+                Takes::Wholes(1),
+                Sets::Distribution("rankings.passage_tokens", Part::Mean),
+                "Tokens of a passage",
+            ),
+            flag(
+                &["rankings-passages-prompt-token-stddev"],
+                Takes::Numbers(Bound::AtLeast(0.0)),
+                Sets::Distribution("rankings.passage_tokens", Part::Deviation),
+                "Their deviation",
+            ),
+            flag(
+                &["rankings-query-prompt-token-mean"],
+                Takes::Wholes(1),
+                Sets::Distribution("rankings.query_tokens", Part::Mean),
+                "Tokens of the query",
+            ),
+            flag(
+                &["rankings-query-prompt-token-stddev"],
+                Takes::Numbers(Bound::AtLeast(0.0)),
+                Sets::Distribution("rankings.query_tokens", Part::Deviation),
+                "Their deviation",
+            ),
+        ],
+    },
+    Group {
+        title: "Synthesis of traces",
+        flags: &[
+            flag(
+                &["synthesis-speedup-ratio"],
+                Takes::Number(Bound::Above(0.0)),
+                Sets::Dataset("synthesis.speedup_ratio"),
+                "Times of a trace are divided by it",
+            ),
+            flag(
+                &["synthesis-prefix-len-multiplier"],
+                Takes::Number(Bound::Above(0.0)),
+                Sets::Dataset("synthesis.prefix_len_multiplier"),
+                "Factor on the part of a prompt that rows share",
+            ),
+            flag(
+                &["synthesis-prefix-root-multiplier"],
+                Takes::Whole(1),
+                Sets::Dataset("synthesis.prefix_root_multiplier"),
+                "Disjoint copies of the shared parts",
+            ),
+            flag(
+                &["synthesis-prompt-len-multiplier"],
+                Takes::Number(Bound::Above(0.0)),
+                Sets::Dataset("synthesis.prompt_len_multiplier"),
+                "Factor on the part of a prompt that is its own",
+            ),
+            flag(
+                &["synthesis-output-len-multiplier"],
+                Takes::Number(Bound::AtLeast(0.0)),
+                Sets::Dataset("synthesis.output_len_multiplier"),
+                "Factor on reply lengths",
+            ),
+            flag(
+                &["synthesis-max-isl"],
+                Takes::Whole(0),
+                Sets::Dataset("synthesis.max_isl"),
+                "Rows with longer prompts are left out",
+            ),
+            flag(
+                &["synthesis-max-osl"],
+                Takes::Whole(0),
+                Sets::Dataset("synthesis.max_osl"),
+                "Longer replies are cut to it",
+            ),
+        ],
+    },
+    Group {
         title: "Tokenizer",
         flags: &[
             flag(

@@ -169,84 +169,6 @@ pub(super) const GROUPS: &[Group] = &[Group {
             "Videos are not generated",
         ),
         flag(
-            &["rankings-passages-mean"],
-            Takes::Texts,
-            Sets::Refused("rankings are not generated"),
-            "Rankings are not generated",
-        ),
-        flag(
-            &["rankings-passages-stddev"],
-            Takes::Texts,
-            Sets::Refused("rankings are not generated"),
-            "Rankings are not generated",
-        ),
-        flag(
-            &["rankings-passages-prompt-token-mean"],
-            Takes::Texts,
-            Sets::Refused("rankings are not generated"),
-            "Rankings are not generated",
-        ),
-        flag(
-            &["rankings-passages-prompt-token-stddev"],
-            Takes::Texts,
-            Sets::Refused("rankings are not generated"),
-            "Rankings are not generated",
-        ),
-        flag(
-            &["rankings-query-prompt-token-mean"],
-            Takes::Texts,
-            Sets::Refused("rankings are not generated"),
-            "Rankings are not generated",
-        ),
-        flag(
-            &["rankings-query-prompt-token-stddev"],
-            Takes::Texts,
-            Sets::Refused("rankings are not generated"),
-            "Rankings are not generated",
-        ),
-        flag(
-            &["synthesis-speedup-ratio"],
-            Takes::Texts,
-            Sets::Refused("traces are not synthesized yet"),
-            "Traces are not synthesized yet",
-        ),
-        flag(
-            &["synthesis-prefix-len-multiplier"],
-            Takes::Texts,
-            Sets::Refused("traces are not synthesized yet"),
-            "Traces are not synthesized yet",
-        ),
-        flag(
-            &["synthesis-prefix-root-multiplier"],
-            Takes::Texts,
-            Sets::Refused("traces are not synthesized yet"),
-            "Traces are not synthesized yet",
-        ),
-        flag(
-            &["synthesis-prompt-len-multiplier"],
-            Takes::Texts,
-            Sets::Refused("traces are not synthesized yet"),
-            "Traces are not synthesized yet",
-        ),
-        flag(
-            &["synthesis-output-len-multiplier"],
-            Takes::Texts,
-            Sets::Refused("traces are not synthesized yet"),
-            "Traces are not synthesized yet",
-        ),
-        flag(
-            &["synthesis-max-isl"],
-            Takes::Texts,
-            Sets::Refused("traces are not synthesized yet"),
-            "Traces are not synthesized yet",
-        ),
-        flag(
-            &["synthesis-max-osl"],
-            Takes::Texts,
-            Sets::Refused("traces are not synthesized yet"),
-            "Traces are not synthesized yet",
-        ),
-        flag(
             &["otel-resource-attributes"],
             Takes::Texts,
             Sets::Nothing("results are not published"),
@@ -319,255 +241,150 @@ pub(super) const GROUPS: &[Group] = &[Group {
             "Results are not published",
         ),
         flag(
-            &["search-space"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["search-metric"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["search-stat"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["search-direction"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["search-max-iterations"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["search-initial-points"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["search-random-seed"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
             &["search-planner"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["optuna-sampler"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["optuna-acquisition"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["optuna-terminator"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["search-percentile-pooling"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["bo-constraint-mode"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["search-sla"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["search-sla-tier"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["search-recipe"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["ttft-sla-ms"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["isl-osl-pairs"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["itl-sla-ms"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["tpot-sla-ms"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["e2e-sla-ms"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["error-rate-sla"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["slo-attainment-fraction"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["search-style"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["degradation-threshold"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["degradation-metric-tag"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["degradation-stat"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["isl-min"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["isl-max"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["isl-steps"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["concurrency-min"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
-        )
-        .alone(),
-        flag(
-            &["concurrency-max"],
-            Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["concurrency-steps"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["osl-min"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["osl-max"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
             &["osl-steps"],
             Takes::Texts,
-            Sets::Refused("searches for the best load are not run yet"),
-            "Searches for the best load are not run yet",
+            Sets::Refused("only AIPerf's planners have this: see docs/sweeps.md for the searches there are"),
+            "Of AIPerf's planners",
         )
         .alone(),
         flag(
