@@ -22,13 +22,14 @@ use phasor::artifact::sink::RecordFile;
 use phasor::config;
 use phasor::measure::summary::{DurationRule, Summary, Terms, Timing, Value as Metric};
 use phasor::measure::weighted::{Window, time_weighted};
-use phasor::measure::{Judgement, Outcome, PhaseTally, Record, RecordBatch};
+use phasor::measure::{Counted, Judgement, Outcome, PhaseTally, Record, RecordBatch};
 use phasor::mock::{Mock, MockOptions, Writes};
 use phasor::run::cores::available;
 use phasor::run::recording::{BATCH_RECORDS, Recorder};
+use phasor::run::traffic::Traffic;
 use phasor::shard::driver::Idle;
 use phasor::time::{Clock, Nanos, Stamp};
-use phasor::wire::Usage;
+use phasor::wire::{TokenSource, Usage};
 use run::{number, run};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -111,8 +112,10 @@ impl Requests {
             body_bytes: 2_000,
             request_body_bytes: 300,
             usage: Some(Usage { prompt_tokens: Some(16), completion_tokens: Some(8), ..Usage::default() }),
-            isl_tokens: 16,
+            isl_tokens: Some(16),
             osl_tokens: Some(8),
+            token_source: TokenSource::Estimate,
+            counted: Counted::default(),
         };
         (record, gaps_ns)
     }
@@ -157,7 +160,7 @@ fn writer(requests: u64, json: bool) {
         head("127.0.0.1:1")
     );
     let config = config::parse("bench.yaml", &yaml).unwrap().config;
-    let dataset = phasor::dataset::synthetic(&config).unwrap();
+    let dataset = Traffic::in_words(&config).unwrap().dataset;
     let clock = Clock::with_wall_origin(ORIGIN_UNIX_NS);
     let lines = RecordLines::new(&config, &dataset, clock, Arc::new(Judgement::default()));
     let path = directory.path().join("profile_export.jsonl");

@@ -66,7 +66,7 @@ impl Log {
     ///
     /// # Errors
     /// The first line that could not be written.
-    pub fn close(self) -> Result<(), WriteFailure> {
+    pub fn close(mut self) -> Result<(), WriteFailure> {
         let Finished { fault, .. } = self.file.finish();
         match fault {
             None => Ok(()),

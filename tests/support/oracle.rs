@@ -169,7 +169,17 @@ fn check(scope: &str, records: &[&Value], file: &Value, windows: &[(u64, u64)]) 
     let overflowed = |record: &&&Value| {
         record["error"]["message"].as_str().is_some_and(|message| message.contains("context length"))
     };
+    const DIFFERENCES: [&str; 3] = [
+        "usage_prompt_tokens_diff_pct",
+        "usage_completion_tokens_diff_pct",
+        "usage_reasoning_tokens_diff_pct",
+    ];
+    let discrepant = |record: &&&Value| {
+        DIFFERENCES.iter().any(|tag| record["metrics"][*tag]["value"].as_f64().is_some_and(|off| off > 10.0))
+    };
+    let any_difference = DIFFERENCES.iter().any(|tag| by_tag.contains_key(tag));
     let singles = [
+        ("usage_discrepancy_count", any_difference.then(|| good.iter().filter(discrepant).count() as f64)),
         (
             "osl_mismatch_count",
             total("osl_mismatch_diff_pct").map(|_| good.iter().filter(mismatched).count() as f64),
