@@ -3,7 +3,7 @@
 //! recorded ones but for the differences listed here, each with its reason, and every number must come out
 //! again from the record file.
 //!
-//! Not here: runs with GPU telemetry or server metrics, sweeps, several trials and adaptive scale; the texts of
+//! Not here: GPU telemetry, what server metrics say, sweeps, several trials and adaptive scale; the texts of
 //! replies (`raw`, `export_outputs_json`), `use_server_token_count` and a second interrupt.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,12 +24,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Files that these runs do not ask for, or that phasor adds.
-const FILES: [(&str, &str); 5] = [
-    ("server_metrics", "the built-in server has no metrics to be scraped"),
+const FILES: [(&str, &str); 6] = [
+    (
+        "server_metrics",
+        "held against the recorded ones by tests of their own; an address with a path had none",
+    ),
     ("gpu_telemetry", "no GPU is watched"),
     ("profile_export_raw.jsonl", "texts of replies are not asked for"),
     ("outputs.json", "texts of replies are not asked for"),
     ("client_report.json", "phasor's own file"),
+    ("telemetry_report.json", "phasor's own file"),
 ];
 
 /// Metrics that may be missing.
