@@ -42,7 +42,7 @@ use std::time::Instant;
 const GAPS: usize = 7;
 
 /// Requests at once.
-const SLOTS: u64 = 64;
+const SLOTS: usize = 64;
 
 /// Wall time at the origin.
 const ORIGIN_UNIX_NS: u64 = 1_796_053_897_000_000_123;
@@ -62,7 +62,7 @@ fn main() {
 struct Requests {
     random: fastrand::Rng,
     /// When each slot falls free.
-    free: [u64; SLOTS as usize],
+    free: [u64; SLOTS],
     made: u64,
 }
 
@@ -75,7 +75,7 @@ impl Requests {
     fn next(&mut self) -> (Record, [u64; GAPS]) {
         let number = self.made;
         self.made += 1;
-        let slot = usize::try_from(number % SLOTS).unwrap();
+        let slot = usize::try_from(number).unwrap() % SLOTS;
         let start = Stamp::from_nanos(self.free[slot]);
         let after = |nanos: u64| start.plus(Nanos(nanos));
         let first = self.random.u64(2_000_000..30_000_000);

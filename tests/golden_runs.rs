@@ -268,7 +268,7 @@ fn server(ttft: u64, itl: u64) -> MockOptions {
 const PROMPTS: &str = "  dataset: {type: synthetic, entries: 20, prompts: {isl: 32, osl: 16}}\n";
 
 fn rest(phases: &[&str], artifacts: &str) -> String {
-    let phases: String = phases.iter().map(|phase| format!("    - {phase}\n")).collect();
+    let phases = phases.iter().map(|phase| format!("    - {phase}\n")).collect::<Vec<_>>().concat();
     format!("{PROMPTS}  phases:\n{phases}  artifacts: {{dir: ./artifacts{artifacts}}}\n")
 }
 

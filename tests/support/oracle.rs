@@ -94,6 +94,10 @@ fn check_adjusted(scope: &str, tag: &str, values: &[f64], errors: usize, file: &
     }
 }
 
+/// Metrics that compare the server's counts with the client's.
+const DIFFERENCES: [&str; 3] =
+    ["usage_prompt_tokens_diff_pct", "usage_completion_tokens_diff_pct", "usage_reasoning_tokens_diff_pct"];
+
 /// Checks a scope and returns how many values were compared.
 fn check(scope: &str, records: &[&Value], file: &Value, windows: &[(u64, u64)]) -> usize {
     let span = (
@@ -169,11 +173,6 @@ fn check(scope: &str, records: &[&Value], file: &Value, windows: &[(u64, u64)]) 
     let overflowed = |record: &&&Value| {
         record["error"]["message"].as_str().is_some_and(|message| message.contains("context length"))
     };
-    const DIFFERENCES: [&str; 3] = [
-        "usage_prompt_tokens_diff_pct",
-        "usage_completion_tokens_diff_pct",
-        "usage_reasoning_tokens_diff_pct",
-    ];
     let discrepant = |record: &&&Value| {
         DIFFERENCES.iter().any(|tag| record["metrics"][*tag]["value"].as_f64().is_some_and(|off| off > 10.0))
     };
@@ -361,6 +360,9 @@ fn weighted(mut values: Vec<(f64, f64)>) -> BTreeMap<&'static str, f64> {
     all
 }
 
+/// A metric over time: its name, what one of its unit is, and its value where there is one.
+type Series<'a> = (&'a str, f64, Box<dyn Fn(&[f64; CURVES]) -> Option<f64>>);
+
 /// Checks the time-weighted metrics.
 fn check_curves(
     scope: &str,
@@ -383,7 +385,6 @@ fn check_curves(
         })
         .collect();
     let share = |of: f64, over: f64| if over > 0.0 { of / over } else { 0.0 };
-    type Series<'a> = (&'a str, f64, Box<dyn Fn(&[f64; CURVES]) -> Option<f64>>);
     let series: [Series<'_>; 14] = [
         ("effective_concurrency", 1.0, Box::new(|at| Some(at[0]))),
         ("effective_decode_concurrency", 1.0, Box::new(|at| Some(at[1]))),
