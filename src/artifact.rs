@@ -11,6 +11,7 @@ mod file;
 mod grid;
 pub mod inputs;
 pub mod json;
+pub mod line_file;
 pub mod log;
 mod manifest;
 pub mod names;
@@ -80,6 +81,8 @@ pub struct FinishedRun<'a> {
     pub telemetry: Telemetry,
     /// What was warned of before the run and weakens what it says.
     pub warnings: Vec<String>,
+    /// Columns of the tables ([`console::WIDTH`] if nothing is said).
+    pub console_width: usize,
 }
 
 /// Which run of a sweep, or of several trials, a run is.
@@ -180,7 +183,7 @@ pub struct Written {
 /// Files of phases and the manifest are written when two or more phases ran. A file that fails does not
 /// keep the others from being written; the ready marker comes last and names what failed.
 pub fn write_results(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Written {
-    let tables = console::tables(run, results, console::WIDTH);
+    let tables = console::tables(run, results, run.console_width);
     let footer = console::footer(directory, run, results);
     let mut failures = Vec::new();
     let mut keep = |written: Result<(), WriteFailure>| failures.extend(written.err());

@@ -82,6 +82,8 @@ pub struct RunOptions {
     pub telemetry: TelemetrySettings,
     /// Progress on stderr.
     pub ui: Ui,
+    /// Columns of the result tables.
+    pub console_width: usize,
     /// Where the files go; exists. Of a sweep: where the directories of its runs do.
     pub directory: PathBuf,
     /// The command line for the files, secrets taken out.
@@ -124,6 +126,15 @@ pub enum RunError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// Another run writes to the directory.
+    #[error(
+        "another run is writing to {directory}: the two would overwrite each other's files; wait for it, or name \
+         another directory with `artifacts.dir`"
+    )]
+    Busy {
+        /// The directory.
+        directory: String,
     },
     /// The thread that writes records cannot be started.
     #[error("the thread that writes records cannot be started: {0}")]

@@ -165,3 +165,27 @@ fn an_objective_on_no_metric_is_refused_by_name() {
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("slos.ttft"));
 }
+
+#[test]
+fn the_tables_are_as_wide_as_the_environment_says() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("config.yaml"), yaml("", "")).unwrap();
+    let run = |width: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_phasor"));
+        command.current_dir(directory.path()).args(["profile", "--config", "config.yaml", "--ui", "none"]);
+        command.args(["--mock", "--mock-ttft", "3ms"]).env("AIPERF_UI_CONSOLE_EXPORT_WIDTH", width);
+        command.output().unwrap()
+    };
+    let refused = run("39");
+    assert_eq!(refused.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(told.contains("AIPERF_UI_CONSOLE_EXPORT_WIDTH") && told.contains("from 40 to 10000"), "{told}");
+    let widest = |width: &str| {
+        let output = run(width);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = std::fs::read_to_string(directory.path().join("out/profile_export_console.txt")).unwrap();
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    };
+    let (narrow, wide) = (widest("100"), widest("200"));
+    assert!(narrow <= 100 && wide > 100, "{narrow} and {wide}");
+}

@@ -75,6 +75,7 @@ fn run_with(
         calibration: None,
         telemetry: telemetry.unwrap_or_default(),
         ui: Ui::None,
+        console_width: phasor::artifact::console::WIDTH,
         directory: directory.to_owned(),
         cli_command: "bench".to_owned(),
         server_inside: true,

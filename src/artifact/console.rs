@@ -82,6 +82,12 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
     }
     section(&mut text, &client_table(run), width);
     text.push_str(&reasons(run));
+    if root.single("replay_sched_degraded").is_some_and(|degraded| degraded > 0.0) {
+        text.push_str(
+            "\nThe schedule was not kept: a hundredth of the requests were let go more than 500 ms later than the \
+             least late one (replay_sched_lag_p99). A slow client looks like a slow server.\n",
+        );
+    }
     let lost = run.records_lost;
     if lost > 0 {
         let _ = writeln!(

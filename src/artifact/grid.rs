@@ -43,9 +43,10 @@ impl Grid {
             }
         }
         let whole = |widths: &[usize]| widths.iter().map(|width| width + 3).sum::<usize>() + 1;
-        let excess = whole(&widths).saturating_sub(width);
-        if let Some(widest) = widths.iter_mut().max() {
-            *widest = widest.saturating_sub(excess).max(20.min(*widest));
+        while whole(&widths) > width {
+            // Narrower than this nothing can be read.
+            let Some(widest) = widths.iter_mut().max().filter(|widest| **widest > COLUMN_MIN) else { break };
+            *widest -= 1;
         }
         let rule = |left: char, line: char, middle: char, right: char| {
             let cells: Vec<String> = widths.iter().map(|width| line.to_string().repeat(width + 2)).collect();
@@ -88,6 +89,9 @@ impl Grid {
         }
     }
 }
+
+/// Columns are not drawn narrower than this to fit.
+const COLUMN_MIN: usize = 4;
 
 fn length(text: &str) -> usize {
     text.chars().count()

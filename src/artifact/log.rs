@@ -1,10 +1,11 @@
 //! `logs/aiperf.log`: a line for each thing that happened (spec/artifacts 2).
 
 use crate::artifact::file::WriteFailure;
+use crate::artifact::line_file::{Finished, LineFile};
 use crate::time::Clock;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -35,10 +36,9 @@ impl Level {
 /// The open log. Each line is written at once, so that it is there even when the process is killed.
 #[derive(Debug)]
 pub struct Log {
-    file: File,
+    file: LineFile,
     path: PathBuf,
     clock: Clock,
-    failure: Option<io::Error>,
 }
 
 impl Log {
@@ -48,9 +48,9 @@ impl Log {
     /// The file cannot be made.
     pub fn create(directory: &Path, clock: Clock) -> Result<Self, WriteFailure> {
         let path = directory.join(LOG);
-        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| File::create(&path));
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| LineFile::create(&path));
         match made {
-            Ok(file) => Ok(Self { file, path, clock, failure: None }),
+            Ok(file) => Ok(Self { file, path, clock }),
             Err(source) => Err(WriteFailure { path, source }),
         }
     }
@@ -58,19 +58,19 @@ impl Log {
     /// Writes a line. A log that cannot be written does not stop a run: see [`Self::close`].
     pub fn line(&mut self, level: Level, text: &str) {
         let line = render(self.clock.unix_ns(self.clock.now()), &TimeZone::system(), level, text);
-        if let Err(error) = self.file.write_all(line.as_bytes()) {
-            self.failure.get_or_insert(error);
-        }
+        // The file keeps what it could not write, and the reason, until the end.
+        let _ = self.file.write_all(line.as_bytes()).and_then(|()| self.file.flush());
     }
 
     /// Ends the log.
     ///
     /// # Errors
     /// The first line that could not be written.
-    pub fn close(self) -> Result<(), WriteFailure> {
-        match self.failure {
+    pub fn close(mut self) -> Result<(), WriteFailure> {
+        let Finished { fault, .. } = self.file.finish();
+        match fault {
             None => Ok(()),
-            Some(source) => Err(WriteFailure { path: self.path, source }),
+            Some(fault) => Err(WriteFailure { path: self.path, source: io::Error::other(fault) }),
         }
     }
 }
@@ -104,9 +104,8 @@ mod tests {
         let _ = fs::remove_dir_all(&directory);
 
         let path = PathBuf::from("/dev/full");
-        let full = fs::OpenOptions::new().write(true).open(&path);
-        if let Ok(file) = full {
-            let mut log = Log { file, path, clock, failure: None };
+        if let Ok(file) = LineFile::create(&path) {
+            let mut log = Log { file, path, clock };
             log.line(Level::Error, "no room");
             let failed = log.close().map_err(|failure| failure.to_string());
             assert!(failed.is_err_and(|message| message.contains("/dev/full")));

@@ -3,6 +3,7 @@
 //! Header values that are secrets are masked. A reply for which there was no room on the way has no
 //! `responses`, and the run says at its end how many those are.
 
+use crate::artifact::line_file::LineFile;
 use crate::artifact::records::{Metadata, render_failure};
 use crate::artifact::sink::Sink;
 use crate::config::Config;
@@ -10,8 +11,7 @@ use crate::dataset::Dataset;
 use crate::measure::{Outcome, RawReads, Record, RecordBatch, Said};
 use crate::time::{Clock, Stamp};
 use serde_json::{Map, Value as Json, json};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,7 +53,8 @@ pub enum RawHeader {
 #[derive(Debug)]
 pub struct RawFile {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: LineFile,
+    missing: u64,
     metadata: Metadata,
     headers: Vec<RawHeader>,
     dataset: Arc<Dataset>,
@@ -75,7 +76,8 @@ impl RawFile {
         clock: Clock,
     ) -> io::Result<Self> {
         Ok(Self {
-            out: BufWriter::with_capacity(1 << 20, File::create(&path)?),
+            out: LineFile::create(&path)?,
+            missing: 0,
             path,
             metadata: Metadata::new(config, dataset, clock),
             headers,
@@ -125,13 +127,21 @@ impl Sink for RawFile {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        self.out.flush()?;
+        let finished = self.out.finish();
+        self.missing = finished.lost;
+        if let Some(fault) = finished.fault {
+            return Err(io::Error::other(fault));
+        }
         match self.without_reply {
             0 => Ok(()),
             missing => Err(io::Error::other(format!(
                 "{missing} lines are without their reply: it was too long, or too many came at once"
             ))),
         }
+    }
+
+    fn missing(&self) -> u64 {
+        self.missing
     }
 
     fn path(&self) -> &Path {
@@ -149,7 +159,7 @@ fn is_secret(name: &str) -> bool {
     SECRET_NAMES.contains(&name.as_str()) || SECRET_PARTS.iter().any(|part| name.contains(part))
 }
 
-fn request_headers(headers: &[RawHeader], record: &Record) -> Json {
+pub(super) fn request_headers(headers: &[RawHeader], record: &Record) -> Json {
     let id = |id: u128| {
         let digits = format!("{id:032x}");
         let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();

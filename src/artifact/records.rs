@@ -5,6 +5,7 @@
 
 mod trace;
 
+use crate::artifact::raw::RawHeader;
 use crate::config::Config;
 use crate::dataset::Dataset;
 pub use crate::measure::RecordBatch;
@@ -14,6 +15,7 @@ use crate::measure::{Failure, Judgement, Outcome, Record};
 use crate::time::{Clock, Stamp};
 use serde::Serialize;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Turns batches of records into lines.
@@ -23,6 +25,10 @@ pub struct RecordLines {
     metrics: Vec<MetricText>,
     judgement: Arc<Judgement>,
     trace: bool,
+    /// Where requests went, if all went to one address.
+    remote: Option<SocketAddr>,
+    /// What every request says of itself, where that is known.
+    headers: Option<Vec<RawHeader>>,
     line: Vec<u8>,
 }
 
@@ -68,8 +74,27 @@ impl RecordLines {
             metrics,
             judgement,
             trace: config.artifacts.trace,
+            remote: None,
+            headers: None,
             line: Vec::with_capacity(8 * 1_024),
         }
+    }
+
+    /// Requests go to `addresses`; with a single one traces name it, with several a record does not tell which.
+    #[must_use]
+    pub fn towards(mut self, addresses: &[SocketAddr]) -> Self {
+        self.remote = match addresses {
+            [only] => Some(*only),
+            [] | [_, ..] => None,
+        };
+        self
+    }
+
+    /// Requests have `headers`, in their order; traces list them, secrets taken out.
+    #[must_use]
+    pub fn sending(mut self, headers: Vec<RawHeader>) -> Self {
+        self.headers = Some(headers);
+        self
     }
 
     /// Writes a line for each record of the batch but the abandoned ones, and returns how many there were.
@@ -92,7 +117,7 @@ impl RecordLines {
     }
 
     fn render(&mut self, record: &Record, gaps_ns: &[u64]) -> io::Result<()> {
-        let Self { metadata, metrics, judgement, trace, line } = self;
+        let Self { metadata, metrics, judgement, trace, remote, headers, line } = self;
         line.extend_from_slice(b"{\"metadata\":");
         metadata.render(line, record)?;
         line.extend_from_slice(b",\"metrics\":{");
@@ -104,7 +129,7 @@ impl RecordLines {
         }
         line.push(b'}');
         if *trace {
-            trace::render(line, record, metadata.clock)?;
+            trace::render(line, record, metadata.clock, *remote, headers.as_deref())?;
         }
         render_failure(line, record)?;
         line.extend_from_slice(b"}\n");

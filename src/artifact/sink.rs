@@ -1,13 +1,10 @@
 //! Files that grow while requests finish.
 
+use crate::artifact::line_file::LineFile;
 use crate::artifact::records::RecordLines;
 use crate::measure::RecordBatch;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-
-/// Bytes gathered before they are written.
-const WRITE_BYTES: usize = 1 << 20;
 
 /// A file that takes one batch of requests after another.
 pub trait Sink: Send {
@@ -23,6 +20,11 @@ pub trait Sink: Send {
     /// The file is not whole.
     fn end(&mut self) -> io::Result<()>;
 
+    /// Requests that were taken and that the file lacks, once nothing more comes.
+    fn missing(&self) -> u64 {
+        0
+    }
+
     /// The file.
     fn path(&self) -> &Path;
 }
@@ -31,8 +33,9 @@ pub trait Sink: Send {
 #[derive(Debug)]
 pub struct RecordFile {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: LineFile,
     lines: RecordLines,
+    missing: u64,
 }
 
 impl RecordFile {
@@ -41,8 +44,8 @@ impl RecordFile {
     /// # Errors
     /// The file cannot be made.
     pub fn create(path: PathBuf, lines: RecordLines) -> io::Result<Self> {
-        let out = BufWriter::with_capacity(WRITE_BYTES, File::create(&path)?);
-        Ok(Self { path, out, lines })
+        let out = LineFile::create(&path)?;
+        Ok(Self { path, out, lines, missing: 0 })
     }
 }
 
@@ -52,7 +55,13 @@ impl Sink for RecordFile {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        self.out.flush()
+        let finished = self.out.finish();
+        self.missing = finished.lost;
+        finished.fault.map_or(Ok(()), |fault| Err(io::Error::other(fault)))
+    }
+
+    fn missing(&self) -> u64 {
+        self.missing
     }
 
     fn path(&self) -> &Path {

@@ -259,6 +259,7 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
             Some(config::Ui::None) => Ui::None,
             Some(config::Ui::Dashboard | config::Ui::Simple) | None => Ui::Simple,
         },
+        console_width: environment.console_width.unwrap_or(artifact::console::WIDTH),
         directory,
         cli_command: given.text.clone(),
         server_inside: arguments.mock,

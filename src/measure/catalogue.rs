@@ -317,6 +317,12 @@ pub enum Derived {
     OutputTokenThroughput,
     /// Share of prompt tokens that the server read from its cache.
     OverallCacheReadPercent,
+    /// 1 when a replayed schedule was kept so badly that a slow client looks like a slow server, else 0; absent
+    /// where no schedule was replayed.
+    ReplaySchedDegraded,
+    /// How much later than the least late request of a replayed schedule the others were let go, in
+    /// milliseconds; absent where no schedule was replayed.
+    ReplaySchedLag(LagAt),
     /// Good requests.
     RequestCount,
     /// Failed and cancelled among the completed ones, in per cent.
@@ -330,6 +336,15 @@ pub enum Derived {
     /// Good requests whose tokens the server counts otherwise than the client; absent when they cannot be
     /// compared.
     UsageDiscrepancyCount,
+}
+
+/// Which percentile of the lag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum LagAt {
+    P50,
+    P90,
+    P99,
 }
 
 impl Metric {

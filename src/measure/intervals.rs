@@ -200,6 +200,13 @@ pub(crate) struct Gaps<'a> {
     left: u32,
 }
 
+impl Gaps<'_> {
+    /// How many are left.
+    pub(crate) const fn len(&self) -> usize {
+        self.left as usize
+    }
+}
+
 impl Iterator for Gaps<'_> {
     type Item = u64;
 

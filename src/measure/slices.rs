@@ -8,7 +8,7 @@ use crate::measure::PhaseTally;
 use crate::measure::catalogue::{Feed, SAMPLED, Sampled, Source};
 use crate::measure::intervals::{Gaps, Interval};
 use crate::measure::statistics::Ordered;
-use crate::measure::summary::{DurationRule, Pool, Summary, Terms};
+use crate::measure::summary::{DurationRule, Pool, Summary, Terms, Timing};
 use crate::measure::tally::Counts;
 use crate::measure::weighted::{Grain, slices_of};
 use crate::time::{Clock, Nanos, Stamp};
@@ -92,7 +92,13 @@ pub fn slices(
             weighted: Some(weighted),
             judged,
         };
-        let terms = Terms { window: Nanos(length), rule: DurationRule::FirstToLast, streaming, span: None };
+        let terms = Terms {
+            window: Nanos(length),
+            rule: DurationRule::FirstToLast,
+            streaming,
+            span: None,
+            timing: Timing::Made,
+        };
         Slice {
             start_ns: whole(start),
             end_ns: whole(end),

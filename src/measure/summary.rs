@@ -1,7 +1,7 @@
 //! Every metric of a scope: a phase, or phases pooled, or a slice of time.
 
 use crate::measure::PhaseTally;
-use crate::measure::catalogue::{Derived, Metric, SAMPLED, SINGLES, Sampled, Source, WEIGHTED};
+use crate::measure::catalogue::{Derived, LagAt, Metric, SAMPLED, SINGLES, Sampled, Source, WEIGHTED};
 use crate::measure::statistics::{Adjusted, Ordered, Statistics};
 use crate::measure::tally::Counts;
 use crate::measure::weighted::{Series, TimeWeighted, Window, time_weighted};
@@ -29,6 +29,18 @@ pub enum DurationRule {
     Window,
 }
 
+/// Where the times of a scope's requests came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// From a law or from free slots.
+    Made,
+    /// From a schedule that was recorded, in all of its phases.
+    Replayed,
+}
+
+/// A replayed schedule is degraded when a hundredth of its requests lag behind by more than this.
+const DEGRADED_MS: f64 = 500.0;
+
 /// How the numbers of a scope are to be computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
@@ -40,6 +52,8 @@ pub struct Terms {
     pub streaming: bool,
     /// Where the time-weighted metrics look; absent: there are none.
     pub span: Option<Window>,
+    /// Whether a schedule was replayed.
+    pub timing: Timing,
 }
 
 /// The metrics of a scope that have a value.
@@ -85,8 +99,13 @@ impl Summary {
 
     pub(crate) fn of_pool(pool: &Pool, terms: &Terms) -> Self {
         let statistics: Vec<Option<Statistics>> = pool.ordered.iter().map(Ordered::statistics).collect();
-        let scope =
-            Scope { pool, window_s: terms.window.as_secs_f64(), rule: terms.rule, statistics: &statistics };
+        let scope = Scope {
+            pool,
+            window_s: terms.window.as_secs_f64(),
+            rule: terms.rule,
+            timing: terms.timing,
+            statistics: &statistics,
+        };
         let shown = |metric: &&Metric| terms.streaming || !metric.streaming;
         let mut values = Vec::with_capacity(SAMPLED.len() + SINGLES.len() + WEIGHTED.len());
         for (metric, statistics) in SAMPLED.iter().zip(&statistics).filter(|(metric, _)| shown(metric)) {
@@ -148,6 +167,7 @@ struct Scope<'a> {
     pool: &'a Pool,
     window_s: f64,
     rule: DurationRule,
+    timing: Timing,
     statistics: &'a [Option<Statistics>],
 }
 
@@ -163,6 +183,23 @@ impl Scope<'_> {
 
     fn per_s(&self, amount: f64) -> Option<f64> {
         (self.window_s > 0.0).then(|| amount / self.window_s)
+    }
+
+    /// How much later than the least late request the others were let go.
+    fn lag_ms(&self, at: LagAt) -> Option<f64> {
+        match self.timing {
+            Timing::Made => return None,
+            Timing::Replayed => {}
+        }
+        let sampled = Sampled::CreditToStartLatency;
+        let late = self.statistics.get(sampled as usize)?.as_ref()?;
+        let [.., p50, _, p90, _, p99] = late.percentiles;
+        let percentile = match at {
+            LagAt::P50 => p50,
+            LagAt::P90 => p90,
+            LagAt::P99 => p99,
+        };
+        Some((percentile - late.min) / sampled.metric().unit.divisor())
     }
 
     fn derived(&self, derived: Derived) -> Option<f64> {
@@ -194,6 +231,10 @@ impl Scope<'_> {
                 let prompt = self.sum(Sampled::UsagePromptTokens).filter(|prompt| *prompt > 0.0)?;
                 Some(100.0 * self.sum(Sampled::UsagePromptCacheReadTokens)? / prompt)
             }
+            Derived::ReplaySchedDegraded => {
+                self.lag_ms(LagAt::P99).map(|lag| f64::from(u8::from(lag > DEGRADED_MS)))
+            }
+            Derived::ReplaySchedLag(at) => self.lag_ms(at),
             Derived::RequestCount => some(ok),
             Derived::RequestErrorRate => some(completed).map(|completed| 100.0 * errors as f64 / completed),
             Derived::RequestThroughput => self.per_s(some(ok)?),

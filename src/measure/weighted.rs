@@ -105,6 +105,28 @@ impl Series {
         }
     }
 
+    /// The curves that the value depends on, one bit each.
+    const fn curves(self) -> u8 {
+        let decode = Curve::DecodeThroughput.bit() | Curve::DecodeConcurrency.bit();
+        let prefill = Curve::PrefillThroughput.bit() | Curve::PrefillConcurrency.bit();
+        match self {
+            Self::EffectiveConcurrency => Curve::Concurrency.bit(),
+            Self::EffectiveDecodeThroughput => Curve::DecodeThroughput.bit(),
+            Self::EffectivePrefillThroughput => Curve::PrefillThroughput.bit(),
+            Self::EffectiveDecodeConcurrency => Curve::DecodeConcurrency.bit(),
+            Self::EffectivePrefillConcurrency => Curve::PrefillConcurrency.bit(),
+            Self::EffectiveTotalThroughput => Curve::TotalThroughput.bit(),
+            Self::TokensInFlight => Curve::TokensInFlight.bit(),
+            Self::ActiveDecodeThroughput
+            | Self::ActiveDecodeThroughputPerUser
+            | Self::EffectiveDecodeThroughputPerUser => decode,
+            Self::ActivePrefillThroughput
+            | Self::ActivePrefillThroughputPerUser
+            | Self::EffectivePrefillThroughputPerUser => prefill,
+            Self::ActiveTotalThroughput => Curve::TotalThroughput.bit() | Curve::Concurrency.bit(),
+        }
+    }
+
     /// Rates are per nanosecond inside, per second outside.
     const fn scale(self) -> f64 {
         match self {
@@ -205,62 +227,109 @@ pub(crate) fn slices_of(
 const RESIDUE: f64 = 1e-9;
 
 fn over(sweep: &Sweep<'_>, windows: &[(f64, f64)]) -> Vec<[TimeWeighted; Series::ALL.len()]> {
-    let mut largest = [0.0_f64; CURVES];
-    sweep.walk(|_, levels| {
-        for (largest, level) in largest.iter_mut().zip(levels) {
-            *largest = largest.max(level.abs());
-        }
-    });
-    let mut looking = Looking {
-        windows: windows.iter().peekable(),
-        position: f64::NEG_INFINITY,
-        series: fresh(),
-        seen: Vec::new(),
-    };
-    let mut held = [0.0; CURVES];
-    sweep.walk(|time, levels| {
-        looking.hold(&held, time);
-        held = std::array::from_fn(|curve| {
-            if levels[curve].abs() < RESIDUE * largest[curve] { 0.0 } else { levels[curve] }
-        });
-    });
-    looking.hold(&held, f64::INFINITY);
-    looking.seen
+    let mut largest = [0.0; CURVES];
+    let first = look(sweep, windows, &mut largest);
+    // Residues were told by the largest values so far. That is right unless one that was let stand is small
+    // beside a later one; then the largest are known now.
+    let stands = |(smallest, largest): (f64, f64)| smallest >= RESIDUE * largest;
+    if first.smallest.into_iter().zip(largest).all(stands) {
+        return first.seen;
+    }
+    look(sweep, windows, &mut largest).seen
 }
 
-fn fresh() -> [Segments; Series::ALL.len()] {
-    std::array::from_fn(|_| Segments::default())
+/// What was seen in one walk.
+struct Seen {
+    seen: Vec<[TimeWeighted; Series::ALL.len()]>,
+    /// Per curve, the smallest value above zero that was let stand.
+    smallest: [f64; CURVES],
+}
+
+/// Walks once; `largest` are the largest values of the curves, as far as they are known, and grow.
+fn look(sweep: &Sweep<'_>, windows: &[(f64, f64)], largest: &mut [f64; CURVES]) -> Seen {
+    let mut held = [0.0; CURVES];
+    let mut smallest = [f64::INFINITY; CURVES];
+    let mut looking = Looking::new(windows);
+    sweep.walk(|time, levels, touched| {
+        for curve in (0..CURVES).filter(|curve| touched & (1 << curve) != 0) {
+            let magnitude = levels[curve].abs();
+            largest[curve] = largest[curve].max(magnitude);
+            held[curve] = if magnitude <= 0.0 || magnitude < RESIDUE * largest[curve] {
+                0.0
+            } else {
+                smallest[curve] = smallest[curve].min(magnitude);
+                levels[curve]
+            };
+        }
+        looking.change(time, &held, touched);
+    });
+    looking.close_until(f64::INFINITY);
+    Seen { seen: looking.seen, smallest }
 }
 
 /// Windows being filled, one after the other.
 struct Looking<'a> {
     windows: std::iter::Peekable<std::slice::Iter<'a, (f64, f64)>>,
-    /// Everything before this time has been taken in.
-    position: f64,
-    series: [Segments; Series::ALL.len()],
+    series: [Standing; Series::ALL.len()],
     seen: Vec<[TimeWeighted; Series::ALL.len()]>,
 }
 
-impl Looking<'_> {
-    /// The curves stood at `levels` from the position up to `until`.
-    fn hold(&mut self, levels: &[f64; CURVES], until: f64) {
-        while let Some((start, end)) = self.windows.peek().copied().copied() {
-            let (from, to) = (self.position.max(start), until.min(end));
-            if to > from {
-                for (which, segments) in Series::ALL.into_iter().zip(&mut self.series) {
-                    if let Some(value) = which.value(levels) {
-                        segments.push(value, to - from);
-                    }
-                }
-            }
-            if until < end {
-                break;
-            }
-            self.windows.next();
-            let mut which = Series::ALL.into_iter();
-            let full = std::mem::replace(&mut self.series, fresh());
-            self.seen.push(full.map(|segments| segments.statistics(which.next().map_or(1.0, Series::scale))));
+/// A series that has stood at one value for some time. Most changes are of other curves, so it is looked at
+/// only when it moves.
+struct Standing {
+    value: Option<f64>,
+    since: f64,
+    segments: Segments,
+}
+
+impl Standing {
+    /// The value held until `until`; of that, what lies in the window counts.
+    fn hold(&mut self, until: f64, (start, end): (f64, f64)) {
+        let (from, to) = (self.since.max(start), until.min(end));
+        if let Some(value) = self.value
+            && to > from
+        {
+            self.segments.push(value, to - from);
         }
-        self.position = self.position.max(until);
+    }
+}
+
+impl<'a> Looking<'a> {
+    fn new(windows: &'a [(f64, f64)]) -> Self {
+        let series = Series::ALL.map(|which| Standing {
+            value: which.value(&[0.0; CURVES]),
+            since: f64::NEG_INFINITY,
+            segments: Segments::default(),
+        });
+        Self { windows: windows.iter().peekable(), series, seen: Vec::with_capacity(windows.len()) }
+    }
+
+    /// From `time` on the curves stand at `levels`; those in `touched` may have changed.
+    fn change(&mut self, time: f64, levels: &[f64; CURVES], touched: u8) {
+        self.close_until(time);
+        let Some(&&window) = self.windows.peek() else { return };
+        for (which, standing) in Series::ALL.into_iter().zip(&mut self.series) {
+            if which.curves() & touched == 0 {
+                continue;
+            }
+            let value = which.value(levels);
+            if value.map(f64::to_bits) != standing.value.map(f64::to_bits) {
+                standing.hold(time, window);
+                standing.since = time;
+                standing.value = value;
+            }
+        }
+    }
+
+    /// Closes the windows that end at `time` or before.
+    fn close_until(&mut self, time: f64) {
+        while let Some(&window) = self.windows.next_if(|(_, end)| *end <= time) {
+            let mut which = Series::ALL.into_iter();
+            self.seen.push(self.series.each_mut().map(|standing| {
+                standing.hold(window.1, window);
+                let full = std::mem::take(&mut standing.segments);
+                full.statistics(which.next().map_or(1.0, Series::scale))
+            }));
+        }
     }
 }

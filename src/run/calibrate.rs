@@ -286,6 +286,7 @@ fn run_load(options: &CalibrateOptions, scratch: &Scratch, load: &Load) -> Resul
         calibration: None,
         telemetry: TelemetrySettings::default(),
         ui: Ui::None,
+        console_width: crate::artifact::console::WIDTH,
         directory: directory.clone(),
         cli_command: "phasor calibrate".to_owned(),
         server_inside: true,

@@ -46,6 +46,8 @@ pub struct Environment {
     pub telemetry: TelemetrySettings,
     /// Whether servers must prove who they are.
     pub verification: Verification,
+    /// Columns of the result tables, if something is said.
+    pub console_width: Option<usize>,
     /// Variables named `AIPERF_*` that have no effect, in alphabetical order.
     pub without_effect: Vec<String>,
 }
@@ -89,7 +91,7 @@ impl Environment {
 
     /// Takes one variable in; tells whether it is known.
     fn take(&mut self, variable: &Variable) -> Result<bool, EnvironmentError> {
-        let Self { tuning, sockets, telemetry, verification, .. } = self;
+        let Self { tuning, sockets, telemetry, verification, console_width, .. } = self;
         match variable.name.as_str() {
             "AIPERF_TIMING_MAX_CATCHUP_SECONDS" => tuning.catch_up = Some(variable.seconds(0.0, 10.0)?),
             "AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL" => tuning.ramp_step = variable.seconds(0.01, 10.0)?,
@@ -116,6 +118,9 @@ impl Environment {
             "AIPERF_HTTP_TCP_KEEPCNT" => sockets.keepalive_probes = variable.count(1, 127)?,
             "AIPERF_HTTP_TCP_USER_TIMEOUT" => {
                 sockets.user_timeout = Nanos::from_millis(variable.count(1, 1_000_000)?.into());
+            }
+            "AIPERF_UI_CONSOLE_EXPORT_WIDTH" => {
+                *console_width = Some(variable.count(40, 10_000)? as usize);
             }
             "AIPERF_SERVER_METRICS_COLLECTION_INTERVAL" => {
                 telemetry.server_interval = variable.seconds(0.001, 300.0)?;
@@ -206,6 +211,7 @@ mod tests {
             ("AIPERF_HTTP_TCP_KEEPINTVL", "8"),
             ("AIPERF_HTTP_TCP_KEEPCNT", "9"),
             ("AIPERF_HTTP_TCP_USER_TIMEOUT", "1000"),
+            ("AIPERF_UI_CONSOLE_EXPORT_WIDTH", "100"),
             ("AIPERF_SERVER_METRICS_COLLECTION_INTERVAL", "0.1"),
             ("AIPERF_SERVER_METRICS_REACHABILITY_TIMEOUT", "1"),
             ("AIPERF_SERVER_METRICS_SCRAPE_TIMEOUT", "1"),

@@ -49,6 +49,8 @@ use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::wire::Protocol;
 use crate::wire::tls::TlsClient;
+use std::fs::File;
+use std::fs::TryLockError;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,13 +116,15 @@ impl<'o> Fleet<'o> {
         let dataset = &traffic.dataset;
         let options = self.options;
         let prepared = self.prepare(assignment)?;
+        // Held until the last file is written.
+        let _alone = occupy(directory)?;
         let spare = options.cores.spare();
         let mut collector =
             Collector::start(config, &prepared.plan, &options.telemetry, directory, spare, options.clock)?;
         if traffic.lists_inputs {
             artifact::write_inputs(directory, dataset).map_err(RunError::from_write)?;
         }
-        let (recorder, ports) = self.start_recorder(assignment, &prepared.judgement)?;
+        let (recorder, ports) = self.start_recorder(assignment, &prepared)?;
         let (counter, ports) = self.start_counter(assignment, &prepared.judgement, ports)?;
         let log = Log::create(directory, options.clock).map_err(RunError::from_write)?;
         let mut display = Display::new(options.ui, Some(log));
@@ -157,12 +161,17 @@ impl<'o> Fleet<'o> {
             calibration: options.calibration,
             telemetry: collected.telemetry,
             warnings: options.tls.doubts(config),
+            console_width: options.console_width,
         };
         let results = Results::of(&run);
         let (ok, errors) = profiling_counts(&run);
         let written = artifact::write_results(directory, &run, &results);
         faults.extend(written.failures.iter().map(ToString::to_string));
         faults.extend(written.missing);
+        if traffic.lists_inputs && !directory.join(artifact::inputs::INPUTS).exists() {
+            // Somebody removed it; what was sent is still known.
+            faults.extend(artifact::write_inputs(directory, dataset).err().map(|error| error.to_string()));
+        }
         faults.extend(display.into_log().and_then(|log| end_log(log, ok, errors, &faults)));
         let console = format!("{}\n{}{}", written.tables, written.footer, calibration::lines(&run));
         let FinishedRun { phases, interrupted, .. } = run;
@@ -196,12 +205,12 @@ impl<'o> Fleet<'o> {
     fn start_recorder(
         &self,
         assignment: &Assignment<'_>,
-        judgement: &Arc<Judgement>,
+        prepared: &Prepared,
     ) -> Result<(Option<Recorder>, Vec<Option<RecordPort>>), RunError> {
         let Assignment { config, traffic, directory, .. } = *assignment;
         let shards = usize::from(self.shards_of(config));
         let sinks = traffic
-            .sinks(config, directory, self.options.clock, judgement)
+            .sinks(config, directory, self.options.clock, &prepared.judgement, &prepared.addresses)
             .map_err(|(path, source)| RunError::Artifact { path: path.display().to_string(), source })?;
         if sinks.is_empty() {
             return Ok((None, (0..shards).map(|_| None).collect()));
@@ -351,6 +360,29 @@ impl Drop for Fleet<'_> {
         for member in self.members.drain(..) {
             member.join();
         }
+    }
+}
+
+/// Takes the directory for this run alone, and takes away the marker of an earlier run that says that the
+/// results are there.
+fn occupy(directory: &Path) -> Result<Option<File>, RunError> {
+    let alone = match File::open(directory) {
+        Ok(open) => match open.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                return Err(RunError::Busy { directory: directory.display().to_string() });
+            }
+            // Not every file system has locks.
+            Ok(()) | Err(TryLockError::Error(_)) => Some(open),
+        },
+        // A directory that can be written and not read is of use, too.
+        Err(_) => None,
+    };
+    let marker = directory.join(artifact::READY);
+    match std::fs::remove_file(&marker) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(RunError::Artifact { path: marker.display().to_string(), source })
+        }
+        Ok(()) | Err(_) => Ok(alone),
     }
 }
 

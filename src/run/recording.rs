@@ -104,6 +104,9 @@ fn write(
         if let Err(error) = sink.end() {
             fault.get_or_insert_with(|| error.to_string());
         }
+        let missing = sink.missing();
+        recorded.lines = recorded.lines.saturating_sub(missing);
+        recorded.lost += missing;
         recorded.faults.extend(fault.take().map(|fault| format!("{}: {fault}", sink.path().display())));
     }
     recorded

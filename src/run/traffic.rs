@@ -16,6 +16,7 @@ use crate::run::counting::BATCH_TEXT_BYTES;
 use crate::time::Clock;
 use crate::tokenizer::{HubCache, Tokenizer, TokenizerError};
 use crate::wire::{KeepTexts, Protocol};
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,12 +133,15 @@ impl Traffic {
         directory: &Path,
         clock: Clock,
         judgement: &Arc<Judgement>,
+        addresses: &[SocketAddr],
     ) -> Result<Vec<Box<dyn Sink>>, (PathBuf, std::io::Error)> {
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         let artifacts = &config.artifacts;
         if artifacts.records {
             let path = directory.join(names::records(artifacts));
-            let lines = RecordLines::new(config, &self.dataset, clock, Arc::clone(judgement));
+            let lines = RecordLines::new(config, &self.dataset, clock, Arc::clone(judgement))
+                .towards(addresses)
+                .sending(self.raw_headers());
             let file = RecordFile::create(path.clone(), lines).map_err(|error| (path, error))?;
             sinks.push(Box::new(file));
         }

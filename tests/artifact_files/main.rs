@@ -2,6 +2,8 @@
 //! of the reference program's files.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "../support/oracle.rs"]
+mod again;
 mod golden;
 #[path = "../support/json_schema.rs"]
 mod json_schema;

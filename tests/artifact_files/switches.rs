@@ -3,7 +3,7 @@
 use crate::shapes::files;
 use crate::synthetic::{Options, Synthetic, phase, storm};
 use phasor::artifact::RecordLines;
-use phasor::config::PhaseKind;
+use phasor::config::{Load, Phase, PhaseKind};
 use phasor::measure::{Judgement, RecordBatch};
 use phasor::time::Nanos;
 use serde_json::Value;
@@ -142,27 +142,26 @@ fn slices_have_the_shape_of_the_reference_and_hold_every_request_once() {
 #[test]
 fn traces_have_the_members_of_the_reference_as_far_as_they_are_known() {
     let directory = tempfile::tempdir().unwrap();
-    let mut run = Synthetic::new(vec![storm("storm")], 60, Options::default());
+    let options = Options { failed_percent: 30, ..Options::default() };
+    let mut run = Synthetic::new(vec![storm("storm")], 100, options);
     run.config.artifacts.trace = true;
     assert!(run.write(directory.path()).failures.is_empty());
     let golden = golden();
     // What phasor does not keep of an exchange.
-    let unknown = [
-        "local_ip",
-        "local_port",
-        "remote_ip",
-        "remote_port",
-        "request_headers",
-        "response_headers",
-        "response_reason",
-    ];
+    let unknown = ["local_ip", "local_port", "request_headers", "response_headers", "response_reason"];
     let text = fs::read_to_string(directory.path().join("profile_export.jsonl")).unwrap();
-    let (mut fresh, mut reused, mut failed) = (0, 0, 0);
+    let (mut fresh, mut reused, mut failed, mut answered) = (0, 0, 0, 0);
     for line in text.lines() {
         let record: Value = serde_json::from_str(line).unwrap();
         let trace = &record["trace_data"];
         if !record["error"].is_null() {
             assert!(trace["error_timestamp_ns"].is_u64());
+            let status = record["error"]["code"]
+                .as_u64()
+                .filter(|_| record["error"]["type"] != "RequestCancellationError");
+            let named = status.is_some_and(|status| trace["response_status_code"] == status);
+            assert_eq!(trace["response_reason"].is_string(), named, "{record}");
+            answered += u32::from(named);
             failed += 1;
             continue;
         }
@@ -178,13 +177,17 @@ fn traces_have_the_members_of_the_reference_as_far_as_they_are_known() {
             assert!(expected.remove(name), "{name}");
         }
         assert_eq!(names(trace), expected);
+        assert_eq!((&trace["remote_ip"], &trace["remote_port"]), (&"127.0.0.1".into(), &18_000.into()));
         let number = |name: &str| trace[name].as_u64().unwrap();
         assert_eq!(number("sending_ns"), number("request_send_end_ns") - number("request_send_start_ns"));
         assert_eq!(number("waiting_ns"), number("response_receive_start_ns") - number("request_send_end_ns"));
         let sum = number("sending_ns") + number("waiting_ns") + number("receiving_ns");
         assert_eq!(number("duration_ns"), sum);
     }
-    assert!(fresh > 0 && reused > 0 && failed > 0, "{fresh} {reused} {failed}");
+    assert!(
+        fresh > 0 && reused > 0 && failed > answered && answered > 0,
+        "{fresh} {reused} {failed} {answered}"
+    );
 }
 
 #[test]
@@ -283,4 +286,38 @@ fn slices_that_cannot_be_made_are_said_to_be_missing() {
     assert_eq!(report["phases"][0]["time_weighted_from"], "absent");
     let root = load(&directory.path().join("profile_export_aiperf.json"));
     assert!(root["effective_concurrency"].is_null() && root["request_latency"].is_object());
+}
+
+#[test]
+fn a_replayed_schedule_says_how_well_it_was_kept_and_no_other_load_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let replayed = Phase {
+        load: Load::FixedSchedule {
+            auto_offset: true,
+            start_offset_ms: None,
+            end_offset_ms: None,
+            concurrency: None,
+        },
+        ..phase("replayed", PhaseKind::Profiling, 4)
+    };
+    let made = phase("warmup", PhaseKind::Warmup, 2);
+    let run = Synthetic::new(vec![made, replayed], 100, Options::default());
+    assert!(run.write(directory.path()).failures.is_empty());
+    let root = load(&directory.path().join("profile_export_aiperf.json"));
+    let late = |name: &str| root["credit_to_start_latency"][name].as_f64().unwrap();
+    for name in ["p50", "p90", "p99"] {
+        let lag = root[format!("replay_sched_lag_{name}")]["avg"].as_f64().unwrap();
+        assert!((lag - (late(name) - late("min"))).abs() < 1e-9, "{name}: {lag}");
+    }
+    assert_eq!(root["replay_sched_degraded"]["avg"], 0.0);
+    let csv = fs::read_to_string(directory.path().join("profile_export_aiperf.csv")).unwrap();
+    assert!(
+        csv.contains("Replay Schedule Lag p99 (ms),") && csv.contains("Replay Schedule Degraded,0.00"),
+        "{csv}"
+    );
+    let warmup = load(&directory.path().join("phases/warmup/profile_export_aiperf.json"));
+    assert!(warmup["request_latency"].is_object());
+    for tag in ["replay_sched_lag_p50", "replay_sched_degraded"] {
+        assert!(warmup[tag].is_null() && root["warmup_metrics"][tag].is_null());
+    }
 }

@@ -12,6 +12,7 @@ use phasor::measure::{Cost, Failure, Judgement, Outcome, PhaseTally, Record};
 use phasor::time::{Clock, Nanos, Stamp};
 use phasor::wire::tls::Handshake;
 use phasor::wire::{Fault, Usage};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -206,7 +207,8 @@ impl Synthetic {
     /// Writes the record file, the inputs and all results; the console text.
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
         phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
-        let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement);
+        let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement)
+            .towards(&[SocketAddr::from(([127, 0, 0, 1], 18_000))]);
         let mut file =
             std::fs::File::create(directory.join(phasor::artifact::names::records(&self.config.artifacts)))
                 .unwrap();
@@ -236,6 +238,7 @@ impl Synthetic {
             calibration: self.options.calibration,
             warnings: vec!["a warning".to_owned()],
             shards: costs(self.options.shards),
+            console_width: phasor::artifact::console::WIDTH,
             telemetry: phasor::telemetry::Telemetry::default(),
         };
         phasor::artifact::write_results(directory, &run, &phasor::artifact::Results::of(&run))

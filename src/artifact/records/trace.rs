@@ -1,13 +1,22 @@
-//! The `trace_data` member of a record line (spec/artifacts 6.1): the stamps, bytes and counts of the exchange.
+//! The `trace_data` member of a record line (spec/artifacts 6.1): the stamps, bytes and counts of the exchange,
+//! where it went and what an error status was called.
 
+use crate::artifact::raw::{RawHeader, request_headers};
 use crate::measure::facts::Facts;
 use crate::measure::{Outcome, Record};
 use crate::time::{Clock, Stamp};
 use std::io::{self, Write};
+use std::net::SocketAddr;
 
 /// Appends `,"trace_data":{...}`. Stamps that were never taken are left out. The kind is the one whose
 /// members these are.
-pub(super) fn render(line: &mut Vec<u8>, record: &Record, clock: Clock) -> io::Result<()> {
+pub(super) fn render(
+    line: &mut Vec<u8>,
+    record: &Record,
+    clock: Clock,
+    remote: Option<SocketAddr>,
+    headers: Option<&[RawHeader]>,
+) -> io::Result<()> {
     line.extend_from_slice(
         b",\"trace_data\":{\"trace_type\":\"aiohttp\",\"request_chunks\":[],\"response_chunks\":[]",
     );
@@ -47,6 +56,22 @@ pub(super) fn render(line: &mut Vec<u8>, record: &Record, clock: Clock) -> io::R
     number("receiving_ns", facts.receiving_ns())?;
     number("duration_ns", record.last_body.map(|last| last.since(record.issued).0))?;
     number("connecting_ns", record.connect.map(|_| facts.connecting_ns()))?;
+    if let (Outcome::Failed(failure), Some(status)) = (&record.outcome, record.status)
+        && failure.code == Some(status)
+        && !(200..300).contains(&status)
+    {
+        // The reason phrase of an error status is its kind; that of a good one is not kept.
+        line.extend_from_slice(b",\"response_reason\":");
+        serde_json::to_writer(&mut *line, &failure.kind)?;
+    }
+    if let Some(headers) = headers {
+        line.extend_from_slice(b",\"request_headers\":");
+        serde_json::to_writer(&mut *line, &request_headers(headers, record))?;
+    }
+    // A request that never had a connection was nowhere.
+    if let (Some(remote), Some(_)) = (remote, record.first_byte_written) {
+        write!(line, ",\"remote_ip\":\"{}\",\"remote_port\":{}", remote.ip(), remote.port())?;
+    }
     line.push(b'}');
     Ok(())
 }

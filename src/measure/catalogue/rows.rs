@@ -1,6 +1,6 @@
 //! The rows of the catalogue.
 
-use crate::measure::catalogue::{Derived, Feed, Metric, Sampled, Source, Table, Unit};
+use crate::measure::catalogue::{Derived, Feed, LagAt, Metric, Sampled, Source, Table, Unit};
 use crate::measure::facts::{Facts, UsageDifference, request_end};
 use crate::measure::weighted::Series;
 
@@ -257,6 +257,10 @@ pub const SAMPLED: [Metric; 40] = [
     ),
 ];
 
+const fn lag(tag: &'static str, header: &'static str, at: LagAt) -> Metric {
+    derived(tag, header, Unit::Milliseconds, Derived::ReplaySchedLag(at))
+}
+
 const fn derived(tag: &'static str, header: &'static str, unit: Unit, derived: Derived) -> Metric {
     Metric::of(tag, header, unit, Source::Derived(derived))
 }
@@ -266,7 +270,7 @@ const fn total(tag: &'static str, header: &'static str, sampled: Sampled) -> Met
 }
 
 /// Metrics with one value per scope, and the error-adjusted twins.
-pub const SINGLES: [Metric; 30] = [
+pub const SINGLES: [Metric; 34] = [
     derived("request_throughput", "Request Throughput", Unit::RequestsPerSecond, Derived::RequestThroughput)
         .shown(Table::Main, 900),
     derived("request_count", "Request Count", Unit::Requests, Derived::RequestCount)
@@ -361,6 +365,10 @@ pub const SINGLES: [Metric; 30] = [
     .streaming(),
     adjusted("adj_decode_duration", "Decode Duration (error-adjusted)", Sampled::DecodeDuration, 9_003)
         .streaming(),
+    lag("replay_sched_lag_p50", "Replay Schedule Lag p50", LagAt::P50),
+    lag("replay_sched_lag_p90", "Replay Schedule Lag p90", LagAt::P90),
+    lag("replay_sched_lag_p99", "Replay Schedule Lag p99", LagAt::P99),
+    derived("replay_sched_degraded", "Replay Schedule Degraded", Unit::Count, Derived::ReplaySchedDegraded),
 ];
 
 const fn adjusted(tag: &'static str, header: &'static str, sampled: Sampled, order: u16) -> Metric {

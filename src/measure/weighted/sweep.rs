@@ -30,6 +30,13 @@ pub(super) enum Curve {
     TotalThroughput,
 }
 
+impl Curve {
+    /// Its bit in a set of curves.
+    pub(super) const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
 /// How far rounding can move a chunk before the end of the one before it.
 const SLACK_NS: f64 = 1_024.0;
 
@@ -65,6 +72,12 @@ struct Change {
 }
 
 impl Change {
+    /// Times as whole numbers, in the same order.
+    fn key(&self) -> i64 {
+        let bits = self.time.to_bits().cast_signed();
+        bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
+    }
+
     /// By time, decreases before increases; the rest makes the order one and the same for any input order.
     fn order(&self, other: &Self) -> Ordering {
         // Times almost always differ, so the rest is looked at only when they do not.
@@ -115,14 +128,16 @@ impl<'a> Sweep<'a> {
         Self { requests, chunks }
     }
 
-    /// Calls `step` for each time at which some curve changes, with the levels from then on.
+    /// Calls `step` for each time at which some curve changes, with the levels from then on and the set of
+    /// curves that were touched.
     ///
     /// Changes are made and sorted a stretch of time at a time. The order of all of them is one and the same
     /// however they fall into stretches.
-    pub(super) fn walk(&self, mut step: impl FnMut(f64, &[f64; CURVES])) {
+    pub(super) fn walk(&self, mut step: impl FnMut(f64, &[f64; CURVES], u8)) {
         let mut changes: Vec<Change> = Vec::new();
         let mut under_way: Vec<Chunks<'_>> = Vec::new();
         let mut levels = [Exactly::ZERO; CURVES];
+        let mut values = [0.0; CURVES];
         let mut waiting = self.requests.iter().peekable();
         let mut stretch = STRETCH_NS_FIRST;
         loop {
@@ -147,16 +162,30 @@ impl<'a> Sweep<'a> {
                 }
                 true
             });
-            changes.sort_unstable_by(Change::order);
+            // A key that is one number sorts several times as fast as the whole order; equal times are few.
+            changes.sort_unstable_by_key(Change::key);
             let ready = changes.partition_point(|change| change.time < settled);
-            let mut rest = changes.drain(..ready).peekable();
-            while let Some(change) = rest.next() {
-                levels[change.curve as usize].add(change.by);
-                if rest.peek().is_none_or(|next| next.time.total_cmp(&change.time).is_gt()) {
-                    step(change.time, &levels.map(Exactly::value));
+            let mut rest = changes.get_mut(..ready).unwrap_or_default();
+            while let Some(Change { time, .. }) = rest.first().copied() {
+                let equal = rest.iter().take_while(|change| change.time.total_cmp(&time).is_eq()).count();
+                let (now, later) = rest.split_at_mut(equal);
+                if equal > 1 {
+                    now.sort_unstable_by(Change::order);
                 }
+                let mut touched = 0;
+                for Change { curve, by, .. } in now {
+                    levels[*curve as usize].add(*by);
+                    touched |= curve.bit();
+                }
+                for (curve, value) in values.iter_mut().enumerate() {
+                    if touched & (1 << curve) != 0 {
+                        *value = levels[curve].value();
+                    }
+                }
+                step(time, &values, touched);
+                rest = later;
             }
-            drop(rest);
+            changes.drain(..ready);
             if settled.is_infinite() {
                 break;
             }
@@ -203,7 +232,7 @@ impl<'a> Request<'a> {
             over(first, end, Curve::TokensInFlight, output);
             return None;
         }
-        let gaps = self.gaps.clone().count();
+        let gaps = self.gaps.len();
         if gaps == 0 || after_first < 0.0 {
             return None;
         }
