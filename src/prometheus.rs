@@ -1,8 +1,8 @@
 //! What servers tell of themselves in the Prometheus text format: read, named, and percentiles guessed.
 //!
-//! A page becomes an [`Exposition`] by [`read`]: families with samples, named as AIPerf names them
+//! A page becomes an [`Exposition`] by [`read()`]: families with samples, named as AIPerf names them
 //! (spec: families of counters lose their `_total`). Exporters that are sloppy are read as far as they can
-//! be. [`unit`] tells what a family is counted in, [`estimate`] where the percentiles of a histogram lie.
+//! be. [`mod@unit`] tells what a family is counted in, [`estimate`] where the percentiles of a histogram lie.
 //! It fetches nothing, keeps no history and knows no phase.
 
 pub mod estimate;

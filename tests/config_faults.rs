@@ -363,7 +363,7 @@ fn every_file_of_the_fuzz_corpus_is_understood_or_refused() {
 fn the_wide_file_is_valid() {
     let loaded = config::parse("wide.yaml", WIDE).unwrap_or_else(|faults| panic!("{faults}"));
     assert_eq!(loaded.variations.len(), 8);
-    assert!(config::support::unsupported(&loaded.config).errors().count() > 9);
+    assert!(config::support::unsupported(&loaded.config).has_errors());
     // Trials that end early need all trials of one variation before the next.
     let repeated = config::parse("wide.yaml", &WIDE.replace("independent", "repeated"));
     let faults = repeated.err().map(|faults| faults.to_string()).unwrap_or_default();

@@ -13,7 +13,7 @@ struct Place {
     directory: tempfile::TempDir,
 }
 
-const QUICK: [&str; 5] = ["--mock", "--mock-ttft", "2ms", "--mock-itl", "200us"];
+const QUICK: [&str; 6] = ["--no-server-metrics", "--mock", "--mock-ttft", "2ms", "--mock-itl", "200us"];
 
 impl Place {
     fn new(phases: &str, rest: &str) -> Self {

@@ -305,7 +305,7 @@ fn replies_of_every_status_are_counted_by_it_and_the_load_goes_on() {
     let yaml = config(&["{name: profiling, type: concurrency, concurrency: 1, requests: 70}"])
         .replace("streaming: true", "streaming: false");
     let run = Run::new(&yaml);
-    let output = run.run(&["--url", &url]);
+    let output = run.run(&["--url", &url, "--no-server-metrics"]);
     assert_ok(&output);
     let report = check_files(&run);
     assert_eq!((number(&report, "/total/ok"), number(&report, "/total/failed")), (30, 40));
@@ -336,7 +336,8 @@ fn a_literal_of_ipv6_keeps_its_brackets_and_each_url_its_own_host() {
         .replace("url: 'http://127.0.0.1:1'", &urls);
     let run = Run::new(&yaml);
     // Nobody asked for the proxy: the load goes where the config says.
-    let output = run.command(&[]).env("http_proxy", "http://127.0.0.1:1").output().unwrap();
+    let output =
+        run.command(&["--no-server-metrics"]).env("http_proxy", "http://127.0.0.1:1").output().unwrap();
     assert_ok(&output);
     for (heads, address) in heads.iter().zip(addresses) {
         let heads: Vec<String> = heads.try_iter().collect();
@@ -373,7 +374,7 @@ fn a_connection_that_the_server_closes_while_idle_is_not_used_again() {
     let yaml = config(&["{name: profiling, type: constant, rate: 10, requests: 6}"])
         .replace("streaming: true", "streaming: false");
     let run = Run::new(&yaml);
-    let output = run.run(&["--url", &url]);
+    let output = run.run(&["--url", &url, "--no-server-metrics"]);
     assert_ok(&output);
     let report = check_files(&run);
     assert_eq!((number(&report, "/total/ok"), number(&report, "/total/failed")), (6, 0));
