@@ -259,3 +259,17 @@ fn records_faster_than_the_disk_are_counted_and_the_run_goes_on() {
     assert!(told.contains(&format!("{lost} lines of the files of single requests were lost")), "{told}");
     assert_eq!(run.json("profile_export_aiperf.json")["request_count"]["avg"], REQUESTS as f64);
 }
+
+#[test]
+fn a_run_that_keeps_no_records_misses_none() {
+    // More than one batch of a shard holds.
+    let mock = Mock::start(MockOptions { writes: Writes::Whole, ..MockOptions::default() }).unwrap();
+    let url = format!("http://{}", mock.address());
+    let load = "{name: load, kind: profiling, type: concurrency, concurrency: 20, requests: 3000}";
+    let run = Run::new(&format!("{}  artifacts: {{records: false}}\n", config(&[load])));
+    let output = run.run(&["--url", &url, "--shards", "1"]);
+    mock.stop().unwrap();
+    assert_ok(&output);
+    assert_eq!(number(&run.json("client_report.json"), "/records_lost"), 0);
+    assert!(!run.path("profile_export.jsonl").exists());
+}
