@@ -46,6 +46,19 @@ const LEADING: [&str; 23] = [
     "total_error_isl",
 ];
 
+/// The same with the members of every object by name.
+pub fn sorted(value: Json) -> Json {
+    match value {
+        Json::Array(items) => items.into_iter().map(sorted).collect(),
+        Json::Object(members) => {
+            let mut members: Vec<(String, Json)> = members.into_iter().collect();
+            members.sort_by(|left, right| left.0.cmp(&right.0));
+            members.into_iter().map(|(name, value)| (name, sorted(value))).collect::<Map<_, _>>().into()
+        }
+        Json::Bool(_) | Json::Null | Json::Number(_) | Json::String(_) => value,
+    }
+}
+
 /// The pooled results.
 pub(super) fn root(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Json {
     let warmup = results.warmup.as_ref().map(|warmup| {

@@ -1,5 +1,6 @@
 //! `phase_manifest.json` (spec/artifacts 8): the phases that ran, their windows and their files.
 
+use crate::artifact::json::sorted;
 use crate::artifact::results::{Results, Scope};
 use crate::artifact::{FinishedPhase, FinishedRun, names, telemetry};
 use crate::measure::tally::ErrorGroup;
@@ -17,28 +18,36 @@ fn entry(run: &FinishedRun<'_>, phase: &FinishedPhase, scope: &Scope) -> Json {
     let counts = phase.tally.counts();
     let artifacts = &run.config.artifacts;
     let path = |file: String| format!("phases/{}/{file}", phase.name);
-    let mut entry = json!({
-        "phase_index": phase.index,
-        "profiling_index": phase.profiling_index,
-        "phase_name": phase.name,
-        "phase_kind": phase.kind.name(),
-        "start_ns": run.clock.unix_ns(phase.started),
-        "end_ns": run.clock.unix_ns(phase.ended),
-        "was_cancelled": phase.interrupted,
-        "successful_request_count": counts.ok,
-        "error_request_count": counts.errors(),
-        "total_request_count": counts.completed(),
-        "error_summary": scope.errors.iter().map(error).collect::<Vec<_>>(),
-        "metrics_csv": path(names::csv(artifacts)),
-    });
-    if let Some(members) = entry.as_object_mut() {
-        if artifacts.summary_json {
-            members.insert("metrics_json".to_owned(), json!(path(names::json(artifacts))));
-        }
-        let files = telemetry::files_of(run, phase).into_iter();
-        members.extend(files.map(|(member, path)| (member.to_owned(), json!(path))));
+    let mut members = identity(run, phase);
+    let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
+    add("successful_request_count", json!(counts.ok));
+    add("error_request_count", json!(counts.errors()));
+    add("total_request_count", json!(counts.completed()));
+    add("error_summary", scope.errors.iter().map(error).collect());
+    add("metrics_csv", json!(path(names::csv(artifacts))));
+    if artifacts.summary_json {
+        add("metrics_json", json!(path(names::json(artifacts))));
     }
-    entry
+    for (member, path) in telemetry::files_of(run, phase) {
+        add(member, json!(path));
+    }
+    Json::Object(members)
+}
+
+/// Which phase it is, when it ran, and whether it was cut.
+pub(super) fn identity(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Map<String, Json> {
+    [
+        ("phase_index", json!(phase.index)),
+        ("profiling_index", json!(phase.profiling_index)),
+        ("phase_name", json!(phase.name)),
+        ("phase_kind", json!(phase.kind.name())),
+        ("start_ns", json!(run.clock.unix_ns(phase.started))),
+        ("end_ns", json!(run.clock.unix_ns(phase.ended))),
+        ("was_cancelled", json!(phase.interrupted)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
 }
 
 fn error(group: &ErrorGroup) -> Json {
@@ -55,17 +64,4 @@ fn error(group: &ErrorGroup) -> Json {
             "type": failure.kind,
         },
     })
-}
-
-/// The same with the members of every object by name.
-pub(super) fn sorted(value: Json) -> Json {
-    match value {
-        Json::Array(items) => items.into_iter().map(sorted).collect(),
-        Json::Object(members) => {
-            let mut members: Vec<(String, Json)> = members.into_iter().collect();
-            members.sort_by(|left, right| left.0.cmp(&right.0));
-            members.into_iter().map(|(name, value)| (name, sorted(value))).collect::<Map<_, _>>().into()
-        }
-        Json::Bool(_) | Json::Null | Json::Number(_) | Json::String(_) => value,
-    }
 }

@@ -19,8 +19,8 @@ pub(super) use console::tables;
 pub(super) use energy::add_energy;
 
 use crate::artifact::file::{WriteFailure, write_json};
-use crate::artifact::json::input_config;
-use crate::artifact::manifest::sorted;
+use crate::artifact::json::{input_config, sorted};
+use crate::artifact::manifest::identity;
 use crate::artifact::results::Results;
 use crate::artifact::{FinishedPhase, FinishedRun, names, write_csv};
 use crate::config::{MetricsFormat, PhaseKind};
@@ -200,15 +200,7 @@ fn gpu_of(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Option<Json> {
 fn wrapped(run: &FinishedRun<'_>, phase: &FinishedPhase, data: &Json, warnings: &[String]) -> Json {
     json!({
         "schema_version": 1,
-        "phase": {
-            "phase_index": phase.index,
-            "profiling_index": phase.profiling_index,
-            "phase_name": phase.name,
-            "phase_kind": phase.kind.name(),
-            "start_ns": run.clock.unix_ns(phase.started),
-            "end_ns": run.clock.unix_ns(phase.ended),
-            "was_cancelled": phase.interrupted,
-        },
+        "phase": identity(run, phase),
         "data": data,
         "warnings": warnings,
     })

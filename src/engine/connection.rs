@@ -2,14 +2,11 @@
 
 use crate::engine::secure::Secure;
 use crate::engine::sessions::NO_SESSION;
-use crate::measure::Counted;
-use crate::measure::Outcome;
 use crate::measure::RawReads;
 use crate::measure::Record;
 use crate::time::Stamp;
 use crate::wire::Protocol;
 use crate::wire::ReplyDecoder;
-use crate::wire::TokenSource;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -94,50 +91,12 @@ impl Connection {
             idle_since: Stamp::ORIGIN,
             due: Stamp::ORIGIN,
             holds: Holds::default(),
-            record: blank_record(),
+            record: Record::blank(),
             gaps_ns: Vec::new(),
             reads: RawReads::default(),
             decoder,
             secure: None,
         }
-    }
-}
-
-/// A record with nothing measured yet.
-pub(crate) fn blank_record() -> Record {
-    Record {
-        phase: 0,
-        shard: 0,
-        number: 0,
-        row: 0,
-        request_id: 0,
-        correlation_id: 0,
-        planned: Stamp::ORIGIN,
-        issued: Stamp::ORIGIN,
-        connect: None,
-        handshake_begun: None,
-        first_byte_written: None,
-        written: None,
-        headers: None,
-        first_body: None,
-        last_body: None,
-        first_content: None,
-        second_content: None,
-        first_output: None,
-        last_content: None,
-        ended: Stamp::ORIGIN,
-        outcome: Outcome::Abandoned,
-        status: None,
-        messages: 0,
-        contents: 0,
-        body_reads: 0,
-        body_bytes: 0,
-        request_body_bytes: 0,
-        usage: None,
-        isl_tokens: None,
-        osl_tokens: None,
-        token_source: TokenSource::Estimate,
-        counted: Counted::default(),
     }
 }
 

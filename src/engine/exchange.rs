@@ -8,7 +8,6 @@ use crate::engine::Send;
 use crate::engine::connection::Connection;
 use crate::engine::connection::Holds;
 use crate::engine::connection::State;
-use crate::engine::connection::blank_record;
 use crate::engine::history;
 use crate::engine::phase::LivePhase;
 use crate::engine::phase::PhaseState;
@@ -238,7 +237,7 @@ impl Engine {
             session => phase.sessions.at(session).connection.take(),
         };
 
-        let mut record = blank_record();
+        let mut record = Record::blank();
         record.phase = phase.plan.index;
         record.shard = self.share.shard();
         record.number = job.number;
@@ -380,7 +379,7 @@ impl Engine {
     pub(crate) fn finish(&mut self, slot: u32, now: Stamp, outcome: Outcome, fate: Fate) {
         self.age_links.remove(&mut self.ages, slot);
         let connection = self.connections.at(slot);
-        let mut record = std::mem::replace(&mut connection.record, blank_record());
+        let mut record = std::mem::replace(&mut connection.record, Record::blank());
         let gaps_ns = std::mem::take(&mut connection.gaps_ns);
         let holds = std::mem::take(&mut connection.holds);
         record.outcome = outcome;

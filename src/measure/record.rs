@@ -86,6 +86,46 @@ pub struct Counted {
     pub reasoning: Option<u32>,
 }
 
+impl Record {
+    /// A record with nothing measured yet: abandoned, as long as nothing better is known.
+    pub fn blank() -> Self {
+        Self {
+            phase: 0,
+            shard: 0,
+            number: 0,
+            row: 0,
+            request_id: 0,
+            correlation_id: 0,
+            planned: Stamp::ORIGIN,
+            issued: Stamp::ORIGIN,
+            connect: None,
+            handshake_begun: None,
+            first_byte_written: None,
+            written: None,
+            headers: None,
+            first_body: None,
+            last_body: None,
+            first_content: None,
+            second_content: None,
+            first_output: None,
+            last_content: None,
+            ended: Stamp::ORIGIN,
+            outcome: Outcome::Abandoned,
+            status: None,
+            messages: 0,
+            contents: 0,
+            body_reads: 0,
+            body_bytes: 0,
+            request_body_bytes: 0,
+            usage: None,
+            isl_tokens: None,
+            osl_tokens: None,
+            token_source: TokenSource::Estimate,
+            counted: Counted::default(),
+        }
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Debug)]
 pub enum Outcome {
@@ -109,39 +149,6 @@ pub(crate) mod tests {
 
     /// A good request of which nothing but its number is known.
     pub(crate) fn record(number: u64) -> Record {
-        Record {
-            phase: 0,
-            shard: 0,
-            number,
-            row: 0,
-            request_id: 0,
-            correlation_id: 0,
-            planned: Stamp::ORIGIN,
-            issued: Stamp::ORIGIN,
-            connect: None,
-            handshake_begun: None,
-            first_byte_written: None,
-            written: None,
-            headers: None,
-            first_body: None,
-            last_body: None,
-            first_content: None,
-            second_content: None,
-            first_output: None,
-            last_content: None,
-            ended: Stamp::ORIGIN,
-            outcome: Outcome::Ok,
-            status: None,
-            messages: 0,
-            contents: 0,
-            body_reads: 0,
-            body_bytes: 0,
-            request_body_bytes: 0,
-            usage: None,
-            isl_tokens: None,
-            osl_tokens: None,
-            token_source: TokenSource::Estimate,
-            counted: Counted::default(),
-        }
+        Record { number, outcome: Outcome::Ok, ..Record::blank() }
     }
 }

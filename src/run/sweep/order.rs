@@ -1,5 +1,6 @@
 //! Which run comes when, and what names its parameters.
 
+use crate::artifact::json::sorted;
 use crate::artifact::trials::Parameters;
 use crate::config::IterationOrder;
 use crate::config::SweepKind;
@@ -76,18 +77,6 @@ fn parameters(variation: &Variation) -> Parameters {
             | SweepKind::Zip(_),
         )
         | None => variation.values.clone(),
-    }
-}
-
-fn sorted(value: Json) -> Json {
-    match value {
-        Json::Array(items) => items.into_iter().map(sorted).collect(),
-        Json::Object(members) => {
-            let mut members: Vec<(String, Json)> = members.into_iter().collect();
-            members.sort_by(|left, right| left.0.cmp(&right.0));
-            members.into_iter().map(|(name, value)| (name, sorted(value))).collect::<Map<_, _>>().into()
-        }
-        Json::Bool(_) | Json::Null | Json::Number(_) | Json::String(_) => value,
     }
 }
 
