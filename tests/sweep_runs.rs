@@ -2,68 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/program.rs"]
+mod program;
+
+use program::{Run, head};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-/// A directory for one test, with its config in it.
-struct Place {
-    directory: tempfile::TempDir,
-}
 
 const QUICK: [&str; 6] = ["--no-server-metrics", "--mock", "--mock-ttft", "2ms", "--mock-itl", "200us"];
 
-impl Place {
-    fn new(phases: &str, rest: &str) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let head = "benchmark:\n  model: mock-model\n  endpoint: {url: 'http://127.0.0.1:1', type: chat, streaming: true}\n  dataset: {type: synthetic, entries: 20, prompts: {isl: 16, osl: 8}}\n  phases:\n";
-        std::fs::write(directory.path().join("config.yaml"), format!("{head}{phases}{rest}")).unwrap();
-        Self { directory }
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_phasor"));
-        command
-            .current_dir(self.directory.path())
-            .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
-            .args(arguments);
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.command(arguments).output().unwrap()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join("out").join(name)
-    }
-
-    fn json(&self, name: &str) -> Value {
-        serde_json::from_slice(&std::fs::read(self.path(name)).unwrap()).unwrap()
-    }
-
-    fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path(name)).unwrap()
-    }
-
-    fn files(&self) -> BTreeSet<String> {
-        let mut names = BTreeSet::new();
-        walk(&self.path(""), &self.path(""), &mut names);
-        names
-    }
-}
-
-fn walk(base: &Path, directory: &Path, names: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            walk(base, &path, names);
-        } else {
-            names.insert(path.strip_prefix(base).unwrap().to_str().unwrap().to_owned());
-        }
-    }
+/// Phases and what else stands in the config, such as a sweep.
+fn configured(phases: &str, rest: &str) -> Run {
+    Run::new(&format!("{}{phases}{rest}", head("http://127.0.0.1:1")))
 }
 
 fn assert_code(output: &Output, code: i32) {
@@ -107,7 +59,7 @@ const ONE: &str = "    - {name: load, kind: profiling, type: concurrency, concur
 
 #[test]
 fn a_grid_writes_the_files_of_the_reference_and_names_the_best() {
-    let place = Place::new(
+    let place = configured(
         STORM,
         "sweep: {type: grid, parameters: {phases.baseline_traffic.concurrency: [2, 4], phases.cancellation_stress.cancellation.rate: [25, 50]}}\n",
     );
@@ -176,7 +128,7 @@ fn trials_in_either_order_lie_where_the_reference_puts_them() {
     let cells = ["concurrency_2__concurrency_4", "concurrency_4__concurrency_8"];
     let phases = |trial: u32| if trial == 1 { &["warmup", "a", "b"][..] } else { &["a", "b"][..] };
 
-    let place = Place::new(TWO, &sweep("repeated"));
+    let place = configured(TWO, &sweep("repeated"));
     assert_code(&place.run(&QUICK), 0);
     let mut expected: BTreeSet<String> = BTreeSet::from(["logs/aiperf.log".to_owned()]);
     for cell in cells {
@@ -199,7 +151,7 @@ fn trials_in_either_order_lie_where_the_reference_puts_them() {
     assert_eq!(sweep_file["metadata"]["sweep_parameters"][0]["name"], "phases.a.concurrency");
     assert!(sweep_file["per_combination_metrics"][0]["metrics"]["request_latency_p99"]["mean"].is_number());
 
-    let place = Place::new(TWO, &sweep("independent"));
+    let place = configured(TWO, &sweep("independent"));
     assert_code(&place.run(&QUICK), 0);
     let mut expected: BTreeSet<String> = BTreeSet::from(["logs/aiperf.log".to_owned()]);
     for cell in cells {
@@ -214,7 +166,7 @@ fn trials_in_either_order_lie_where_the_reference_puts_them() {
 
 #[test]
 fn trials_without_a_sweep_have_one_aggregate_and_warm_up_once() {
-    let place = Place::new(TWO, "multi_run: {num_runs: 3}\n");
+    let place = configured(TWO, "multi_run: {num_runs: 3}\n");
     assert_code(&place.run(&QUICK), 0);
     let mut expected: BTreeSet<String> = BTreeSet::from(["logs/aiperf.log".to_owned()]);
     expected.extend(of_run("profile_runs/run_0001", &["warmup", "a", "b"]));
@@ -245,7 +197,7 @@ fn trials_without_a_sweep_have_one_aggregate_and_warm_up_once() {
 
 #[test]
 fn scenarios_are_named_and_compared_by_what_they_change() {
-    let place = Place::new(
+    let place = configured(
         ONE,
         "sweep:\n  type: scenarios\n  runs:\n    - {name: gentle, benchmark: {phases: [{name: load, concurrency: 1}]}}\n    - {name: harsh, benchmark: {phases: [{name: load, concurrency: 8}]}}\n",
     );
@@ -260,7 +212,7 @@ fn scenarios_are_named_and_compared_by_what_they_change() {
 
 #[test]
 fn trials_end_when_their_metric_is_steady() {
-    let place = Place::new(
+    let place = configured(
         ONE,
         "multi_run: {num_runs: 10, convergence: {metric: output_sequence_length, mode: ci_width, min_runs: 2}}\n",
     );
@@ -272,7 +224,7 @@ fn trials_end_when_their_metric_is_steady() {
 #[test]
 fn a_failed_variation_is_recorded_and_the_sweep_goes_on() {
     // The second variation sends to a port on which nobody listens.
-    let place = Place::new(
+    let place = configured(
         "    - {name: load, kind: profiling, type: concurrency, concurrency: 1, requests: 3}\n",
         "sweep: {type: grid, parameters: {endpoint.timeout: [30, 0.000001, 60]}}\n",
     );
@@ -290,7 +242,7 @@ fn a_failed_variation_is_recorded_and_the_sweep_goes_on() {
 
 #[test]
 fn finished_runs_are_taken_from_their_files_and_changed_ones_are_not() {
-    let place = Place::new(ONE, "sweep: {type: grid, parameters: {phases.load.concurrency: [1, 2, 4]}}\n");
+    let place = configured(ONE, "sweep: {type: grid, parameters: {phases.load.concurrency: [1, 2, 4]}}\n");
     assert_code(&place.run(&QUICK), 0);
     let first = place.json("concurrency_2/profile_export_aiperf.json");
     std::fs::remove_file(place.path("concurrency_4/.aiperf_results_ready.json")).unwrap();
@@ -311,7 +263,7 @@ fn finished_runs_are_taken_from_their_files_and_changed_ones_are_not() {
 
 #[test]
 fn an_interrupt_ends_a_sweep_with_what_is_done() {
-    let place = Place::new(
+    let place = configured(
         "    - {name: load, kind: profiling, type: concurrency, concurrency: 1, requests: 200}\n",
         "sweep: {type: grid, parameters: {phases.load.requests: [5, 1000000, 7]}}\n",
     );
@@ -345,7 +297,7 @@ fn bad_sweeps_are_refused_before_anything_runs() {
             &["request_latncy", "did you mean `request_latency`"],
         ),
     ] {
-        let place = Place::new(ONE, sweep);
+        let place = configured(ONE, sweep);
         let output = place.run(&QUICK);
         assert_code(&output, 1);
         let shown = String::from_utf8_lossy(&output.stderr);
@@ -356,7 +308,7 @@ fn bad_sweeps_are_refused_before_anything_runs() {
     }
     let many: Vec<String> = (1..=101).map(|value| value.to_string()).collect();
     let many = many.join(", ");
-    let place = Place::new(
+    let place = configured(
         ONE,
         &format!(
             "sweep: {{type: grid, parameters: {{phases.load.concurrency: [{many}], phases.load.requests: [{many}]}}}}\n"
@@ -378,7 +330,7 @@ fn with_capacity(capacity: &str) -> [&str; 3] {
 #[test]
 fn an_adaptive_phase_finds_the_capacity_of_the_server_and_writes_the_files_of_the_reference() {
     // 200 per second and 102 ms: the knee lies at 20.4.
-    let place = Place::new(RAMP, "");
+    let place = configured(RAMP, "");
     assert_code(&place.run(&with_capacity("200")), 0);
     let files = place.files();
     for file in [
@@ -425,7 +377,7 @@ fn an_adaptive_phase_finds_the_capacity_of_the_server_and_writes_the_files_of_th
 #[test]
 fn a_variable_that_the_phase_does_not_have_is_refused() {
     for (variable, help) in [("users", "user_centric"), ("request_rate", "poisson")] {
-        let place = Place::new(&RAMP.replace("variable: concurrency", &format!("variable: {variable}")), "");
+        let place = configured(&RAMP.replace("variable: concurrency", &format!("variable: {variable}")), "");
         let output = place.run(&QUICK);
         assert_code(&output, 1);
         let shown = String::from_utf8_lossy(&output.stderr);
@@ -435,7 +387,7 @@ fn a_variable_that_the_phase_does_not_have_is_refused() {
 
 #[test]
 fn a_search_can_be_made_of_flags_alone() {
-    let place = Place::new(ONE, "");
+    let place = configured(ONE, "");
     let mut command = Command::new(env!("CARGO_BIN_EXE_phasor"));
     let output = command
         .current_dir(place.directory.path())
@@ -467,7 +419,7 @@ fn a_search_can_be_made_of_flags_alone() {
 
 #[test]
 fn an_unknown_limit_of_an_adaptive_phase_is_refused_with_the_known_ones() {
-    let place = Place::new(&RAMP.replace("request_latency", "latencies"), "");
+    let place = configured(&RAMP.replace("request_latency", "latencies"), "");
     let output = place.run(&QUICK);
     assert_code(&output, 1);
     let shown = String::from_utf8_lossy(&output.stderr);
@@ -477,7 +429,7 @@ fn an_unknown_limit_of_an_adaptive_phase_is_refused_with_the_known_ones() {
 
 #[test]
 fn a_search_finds_the_highest_load_within_the_limits_and_says_why_it_stopped() {
-    let place = Place::new(
+    let place = configured(
         "    - {name: load, kind: profiling, type: concurrency, concurrency: 1, duration: 1s}\n",
         "sweep:\n  type: adaptive_search\n  max_iterations: 20\n  search_space: [{path: phases.load.concurrency, lo: 1, hi: 200, kind: int}]\n  objectives: [{metric: request_throughput, stat: avg, direction: maximize}]\n  sla_filters: [{metric_tag: request_latency, stat: p50, op: lt, threshold: 102}]\n",
     );
@@ -497,7 +449,7 @@ fn a_search_finds_the_highest_load_within_the_limits_and_says_why_it_stopped() {
 #[test]
 fn little_time_is_spent_between_the_runs_of_a_sweep() {
     let values: Vec<String> = (1..=5).map(|value| value.to_string()).collect();
-    let place = Place::new(
+    let place = configured(
         "    - {name: load, kind: profiling, type: concurrency, concurrency: 1, duration: 0.2}\n",
         &format!("sweep: {{type: grid, parameters: {{phases.load.concurrency: [{}]}}}}\n", values.join(", ")),
     );

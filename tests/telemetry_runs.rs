@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/program.rs"]
+mod program;
+
 use phasor::config::{self, Config};
 use phasor::plan::{Plan, Shared};
 use phasor::run::companion::{Companion, Stage};
@@ -12,10 +15,11 @@ use phasor::run::telemetry::{Collector, TelemetrySettings};
 use phasor::shard::barrier::{Barrier, FIRST_LEAD, LEAD};
 use phasor::telemetry::gpu::{Device, Nvidia, Sample, dcgm};
 use phasor::time::{Clock, Nanos, Stamp};
+use program::{Run, assert_ok};
 use serde_json::{Map, Value as Json, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -62,59 +66,40 @@ fn text(body: impl AsRef<str>) -> Vec<u8> {
     page("text/plain; version=0.0.4", body.as_ref().as_bytes())
 }
 
-struct Run {
-    directory: tempfile::TempDir,
+/// A run that came to a good end.
+struct Ran {
+    place: Run,
     output: Output,
 }
 
+impl Ran {
+    fn stderr(&self) -> String {
+        String::from_utf8_lossy(&self.output.stderr).into_owned()
+    }
+}
+
+impl std::ops::Deref for Ran {
+    type Target = Run;
+
+    fn deref(&self) -> &Run {
+        &self.place
+    }
+}
+
 /// Runs a config against the built-in server.
-fn run(more: &str, phases: &[&str], environment: &[(&str, &str)]) -> Run {
-    let directory = tempfile::tempdir().unwrap();
+fn run(more: &str, phases: &[&str], environment: &[(&str, &str)]) -> Ran {
     let yaml = format!(
         "randomSeed: 42\nbenchmark:\n  model: mock-model\n  endpoint: {{url: 'http://127.0.0.1:1/v1/chat/completions', type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 20, prompts: {{isl: 16, osl: 8}}}}\n{more}  phases:\n    - {}\n",
         phases.join("\n    - ")
     );
-    std::fs::write(directory.path().join("config.yaml"), yaml).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_phasor"));
-    command.current_dir(directory.path());
-    command.args([
-        "profile",
-        "--config",
-        "config.yaml",
-        "--artifact-dir",
-        "out",
-        "--ui",
-        "none",
-        "--shards",
-        "2",
-    ]);
-    command.args(["--mock", "--mock-ttft", "20ms", "--mock-itl", "1ms"]);
+    let place = Run::new(&yaml);
+    let arguments = ["--shards", "2", "--mock", "--mock-ttft", "20ms", "--mock-itl", "1ms"];
+    let mut command = place.command(&arguments);
     // No exporter that happens to run on this machine joins in.
     command.env("AIPERF_GPU_DEFAULT_DCGM_ENDPOINTS", "[]").envs(environment.iter().copied());
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Run { directory, output }
-}
-
-impl Run {
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join("out").join(name)
-    }
-
-    fn json(&self, name: &str) -> Json {
-        let path = self.path(name);
-        serde_json::from_slice(&std::fs::read(&path).unwrap_or_else(|_| panic!("{}", path.display())))
-            .unwrap()
-    }
-
-    fn lines(&self, name: &str) -> Vec<Json> {
-        let text = std::fs::read_to_string(self.path(name)).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-    }
-
-    fn stderr(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
-    }
+    assert_ok(&output);
+    Ran { place, output }
 }
 
 fn total(metrics: &Json, family: &str) -> f64 {

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -23,10 +23,18 @@ impl Run {
         Self { directory }
     }
 
+    /// Puts a file beside the config.
+    pub(crate) fn with(self, name: &str, content: &str) -> Self {
+        std::fs::write(self.directory.path().join(name), content).unwrap();
+        self
+    }
+
+    /// The program; no tokenizer that happens to be on this machine joins in.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = phasor();
         command
             .current_dir(self.directory.path())
+            .env("HF_HUB_CACHE", self.directory.path().join("no-cache"))
             .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
             .args(arguments);
         command
@@ -34,6 +42,23 @@ impl Run {
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
+    }
+
+    /// Runs to a good end; gives what was said on the way.
+    pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_ok(&output);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    /// Runs and is refused; gives the reason. Nothing may be written.
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
+        let Output { status, stderr, .. } = self.run(arguments);
+        let said = String::from_utf8_lossy(&stderr).into_owned();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+        assert!(!self.path("").exists(), "a refused run has written something: {said}");
+        said
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -44,9 +69,35 @@ impl Run {
         serde_json::from_slice(&std::fs::read(self.path(name)).unwrap()).unwrap()
     }
 
+    pub(crate) fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    pub(crate) fn lines(&self, name: &str) -> Vec<Value> {
+        self.text(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Records in the order in which they ended.
     pub(crate) fn records(&self) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.path("profile_export.jsonl")).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.lines("profile_export.jsonl")
+    }
+
+    /// Records in the order in which they were planned.
+    pub(crate) fn planned_records(&self) -> Vec<Value> {
+        let mut records = self.records();
+        records.sort_by_key(|record| record["metadata"]["session_num"].as_u64().unwrap());
+        records
+    }
+
+    /// The names of all files of the results.
+    pub(crate) fn files(&self) -> BTreeSet<String> {
+        walk(&self.path("")).into_iter().collect()
+    }
+
+    /// A file of the results that holds `text`.
+    pub(crate) fn any_file_says(&self, text: &str) -> Option<PathBuf> {
+        let holds = |path: &PathBuf| String::from_utf8_lossy(&std::fs::read(path).unwrap()).contains(text);
+        self.files().iter().map(|name| self.path(name)).find(holds)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The built-in server answers every endpoint type with text.
 
-use crate::run::Run;
+use crate::program::Run;
 use serde_json::{Value, json};
 
 /// Types, whether they stream, and whether their replies have tokens.
@@ -40,7 +40,7 @@ fn every_type_runs_against_it_and_has_the_length_asked_for() {
             assert_eq!(root["output_sequence_length"]["avg"], 5.0, "{kind} {streaming}");
         }
         let errors: Vec<Value> =
-            run.records().into_iter().filter(|record| record.get("error").is_some()).collect();
+            run.planned_records().into_iter().filter(|record| record.get("error").is_some()).collect();
         assert_eq!(json!(errors), json!([]), "{kind}");
     }
 }

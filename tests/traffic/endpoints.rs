@@ -1,6 +1,6 @@
 //! Every endpoint type with text, from its config to its metrics.
 
-use crate::run::Run;
+use crate::program::Run;
 use crate::server::{Reply, Server};
 use phasor::tokenizer::Tokenizer;
 use serde_json::{Value, json};
@@ -171,7 +171,7 @@ fn every_type_sends_its_body_to_its_path_and_reads_its_replies() {
             assert_eq!(requests[0].header("x-api-key"), Some("sesame"));
             assert!(requests[0].header("anthropic-version").is_some());
         }
-        let records = run.records();
+        let records = run.planned_records();
         for record in &records {
             let value = |tag: &str| record.pointer(&format!("/metrics/{tag}/value")).and_then(Value::as_u64);
             let expected = output.map(|text| builtin.count(text) as u64);

@@ -4,8 +4,9 @@
 
 mod built_in;
 mod endpoints;
+#[path = "../support/program.rs"]
+mod program;
 mod replies;
 mod requests;
-mod run;
 mod server;
 mod sessions;

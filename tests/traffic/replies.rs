@@ -1,6 +1,6 @@
 //! What replies say is counted by the tokenizer, off the shards.
 
-use crate::run::Run;
+use crate::program::Run;
 use crate::server::{Reply, Server, chat_stream};
 use phasor::tokenizer::Tokenizer;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn a_reply_is_encoded_once_however_it_was_cut_and_thoughts_apart() {
     run.succeed(&["--tokenizer", "builtin", "--shards", "1"]);
     let builtin = Tokenizer::load("builtin").unwrap();
     let (output, reasoning) = (builtin.count(&TEXTS.concat()), builtin.count("Hmm, rivers."));
-    let records = run.records();
+    let records = run.planned_records();
     assert_eq!(records.len(), 30);
     for record in &records {
         assert_eq!(metric(record, "output_token_count"), Some(output as f64));
@@ -99,7 +99,7 @@ fn the_servers_counts_alone_are_used_when_that_is_asked_for() {
     let server = Server::start(move |_| chat_stream(&["a", "b"], Some(usage.clone())));
     let run = Run::new(&config(&server, "streaming: true, use_server_token_count: true", ""));
     run.succeed(&["--tokenizer", "builtin"]);
-    for record in run.records() {
+    for record in run.planned_records() {
         assert_eq!(metric(&record, "input_sequence_length"), Some(40.0));
         assert_eq!(metric(&record, "output_token_count"), Some(10.0));
         assert_eq!(metric(&record, "output_sequence_length"), Some(16.0));

@@ -1,6 +1,6 @@
 //! Single requests: bodies, headers, addresses, lengths.
 
-use crate::run::Run;
+use crate::program::Run;
 use crate::server::{Reply, Server, chat_stream};
 use phasor::tokenizer::Tokenizer;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn prompts_have_the_lengths_drawn_by_the_tokenizer_that_was_asked_for() {
     assert!(!said.contains("warning"), "{said}");
     let builtin = Tokenizer::load("builtin").unwrap();
     let mut lengths = BTreeSet::new();
-    for (request, record) in server.requests().iter().zip(run.records()) {
+    for (request, record) in server.requests().iter().zip(run.planned_records()) {
         let messages = request.messages();
         assert_eq!(messages[0], ("system".to_owned(), "Be brief.".to_owned()));
         lengths.insert(builtin.count(&messages[1].1));

@@ -1,6 +1,6 @@
 //! Conversations of several turns: histories, delays, times of a trace.
 
-use crate::run::Run;
+use crate::program::Run;
 use crate::server::{Request, Server, chat_stream};
 use phasor::tokenizer::Tokenizer;
 use serde_json::{Value, json};
@@ -74,7 +74,7 @@ fn later_turns_carry_what_was_said_and_what_the_server_answered() {
         }
     }
     let builtin = Tokenizer::load("builtin").unwrap();
-    let records = run.records();
+    let records = run.planned_records();
     assert_eq!(records.len(), 8);
     for (request, record) in server.requests().iter().zip(&records) {
         let contents: Vec<String> = request.messages().into_iter().map(|message| message.1).collect();
@@ -109,7 +109,7 @@ fn a_failed_turn_leaves_its_answer_out_and_the_session_goes_on() {
         messages[2],
         [said("user", "a"), said("user", "b"), said("assistant", "yes"), said("user", "c")]
     );
-    let records = run.records();
+    let records = run.planned_records();
     assert!(records[0]["error"].is_object() && records[1].get("error").is_none());
     assert_eq!(records[2]["metrics"]["input_sequence_length"]["value"], 4, "words of the whole prompt");
 }
@@ -139,7 +139,7 @@ fn calls_of_tools_are_sent_back_as_the_server_made_them() {
             {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{\"at\":1}"}}]})
     );
     let counted = Tokenizer::load("builtin").unwrap().count("look{\"at\":1}");
-    assert_eq!(run.records()[0]["metrics"]["output_sequence_length"]["value"], json!(counted));
+    assert_eq!(run.planned_records()[0]["metrics"]["output_sequence_length"]["value"], json!(counted));
 }
 
 #[test]
@@ -168,8 +168,11 @@ fn a_trace_is_sent_at_its_times_and_has_its_lengths() {
     assert_eq!(lengths, [40, 12, 30]);
     let shared = prompts[0].bytes().zip(prompts[2].bytes()).take_while(|(left, right)| left == right).count();
     assert!(builtin.count(&prompts[0][..shared]) >= 19, "equal blocks have equal texts");
-    let mut issued: Vec<u64> =
-        run.records().iter().map(|record| record["metadata"]["credit_issued_ns"].as_u64().unwrap()).collect();
+    let mut issued: Vec<u64> = run
+        .planned_records()
+        .iter()
+        .map(|record| record["metadata"]["credit_issued_ns"].as_u64().unwrap())
+        .collect();
     issued.sort_unstable();
     let offsets: Vec<u64> = issued.iter().map(|at| (at - issued[0] + 500_000) / 1_000_000).collect();
     assert_eq!(offsets, [0, 10, 30], "milliseconds of the trace");
