@@ -17,6 +17,7 @@ mod connection;
 mod exchange;
 mod history;
 mod phase;
+mod reach;
 mod secure;
 mod sending;
 mod sessions;
@@ -24,6 +25,7 @@ mod warm_up;
 
 pub use connection::ConnectionId;
 pub use phase::{PhaseEvent, PhaseStart};
+pub use reach::{PROBE_GAP, UNREACHED_MAX};
 
 use crate::adaptive::WindowTally;
 use crate::config::Reuse;
@@ -173,6 +175,8 @@ pub struct Engine {
     identifiers: fastrand::Rng,
     batch: RecordBatch,
     records_lost: u64,
+    /// Connections that did not come about since the last one that did.
+    unreached: u32,
     now: Stamp,
     interrupted: bool,
 }
@@ -207,6 +211,7 @@ impl Engine {
             identifiers: fastrand::Rng::with_seed(options.identifier_seed),
             batch: RecordBatch::with_texts(options.batch_records, options.batch_text_bytes),
             records_lost: 0,
+            unreached: 0,
             now: Stamp::ORIGIN,
             interrupted: false,
         }
@@ -282,9 +287,10 @@ impl Engine {
                 PhaseState::Waiting => consider(Some(phase.start.at)),
                 PhaseState::Sending => {
                     // What waits for a slot is past its time and must not keep the shard from waiting.
-                    consider(phase.next_due().filter(|_| !phase.held));
+                    consider(phase.next_due().filter(|_| !phase.waits()));
                     consider(phase.sending_end());
                     consider(phase.blocked.then(|| self.now.plus(BLOCKED_RETRY)));
+                    consider(phase.probes.then_some(phase.probe_at));
                 }
                 PhaseState::Draining => consider(phase.deadline()),
                 PhaseState::Closed => {}
@@ -309,7 +315,7 @@ impl Engine {
             .iter()
             .filter_map(|phase| match phase.state {
                 PhaseState::Waiting => Some(phase.start.at),
-                PhaseState::Sending => phase.next_due().filter(|_| !phase.held),
+                PhaseState::Sending => phase.next_due().filter(|_| !phase.waits()),
                 PhaseState::Draining | PhaseState::Closed => None,
             })
             .min()
@@ -475,7 +481,10 @@ impl Engine {
     fn close(&mut self, slot: u32) {
         let id = self.connections.id(slot);
         let connection = self.connections.at(slot);
-        if connection.state != State::Closing {
+        if connection.state == State::Replaced {
+            // It was told already.
+            connection.state = State::Closing;
+        } else if connection.state != State::Closing {
             connection.state = State::Closing;
             if connection.says_farewell() {
                 self.actions.push_back(Action::Flush { connection: id });

@@ -19,6 +19,7 @@ mod late;
 pub mod latency;
 pub mod record;
 pub mod samples;
+pub mod sends;
 pub mod slices;
 pub mod statistics;
 pub mod summary;

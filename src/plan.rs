@@ -68,7 +68,8 @@ pub struct Plan {
     pub at_capacity: AtCapacity,
     /// An arrival later than this is given up, as AIPerf does; absent: nothing is.
     pub catch_up: Option<Nanos>,
-    /// Most connections of one shard, for which requests then wait; absent: as many as are needed.
+    /// Most connections of one shard, for which requests then wait; absent: as many as are needed. Only where
+    /// they are pooled.
     pub connections_max: Option<u32>,
 }
 
@@ -272,6 +273,7 @@ impl Plan {
             plan.prefill_counted |= prefill_beside;
             phases.push(plan);
         }
+        let reuse = if tuning.never_reuse { Reuse::Never } else { config.endpoint.reuse };
         Ok(Self {
             phases,
             seed,
@@ -280,10 +282,11 @@ impl Plan {
             sampling: config.dataset.sampling,
             timeout: config.endpoint.timeout,
             idle_lifetime: tuning.idle_lifetime,
-            reuse: if tuning.never_reuse { Reuse::Never } else { config.endpoint.reuse },
+            reuse,
             at_capacity: tuning.at_capacity,
             catch_up: tuning.catch_up,
-            connections_max: tuning.connections_max,
+            // As in AIPerf it is the limit of the pool: other connections belong to one request or session.
+            connections_max: tuning.connections_max.filter(|_| reuse == Reuse::Pooled),
         })
     }
 

@@ -7,6 +7,8 @@
 mod adaptive;
 #[path = "support/certificates.rs"]
 mod certificates;
+#[path = "sim/connections.rs"]
+mod connections;
 #[path = "sim/loads.rs"]
 mod loads;
 #[path = "sim/secure.rs"]
@@ -509,6 +511,7 @@ fn mixture(seed: u64) -> Simulation {
         hang: rng.u32(0..5),
         status: rng.u32(0..10),
         starve: rng.u32(0..10),
+        stale: 0,
     };
     let turns_max = rng.usize(1..5);
     let script: Vec<Vec<Turn>> = (0..rng.usize(1..30))
@@ -541,6 +544,12 @@ fn mixture(seed: u64) -> Simulation {
         }
         if rng.u32(0..4) == 0 {
             sim.stall = Some((Nanos::from_millis(20), Nanos::from_millis(rng.u64(21..200))));
+        }
+        sim.faults.stale = rng.u32(0..40);
+        if sim.reuse == Reuse::Pooled && rng.u32(0..4) == 0 {
+            let most = rng.u32(1..12);
+            sim.tuning.connections_max = Some(most);
+            sim.connections_max = most as usize;
         }
     })
 }

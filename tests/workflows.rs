@@ -88,6 +88,10 @@ fn at<'v>(report: &'v Value, phase: usize, name: &str) -> &'v Value {
 
 #[test]
 fn each_type_of_phase_sends_what_the_server_sees_in_the_order_of_the_plan() {
+    // A row every 5 ms: the schedule goes by it, the other types take its conversations in turn.
+    let rows: String = (0..40)
+        .map(|row| format!("      - {{timestamp: {}, input_length: 8, output_length: 4}}\n", 1_000 + 5 * row))
+        .collect();
     let yaml = format!(
         "randomSeed: 42\n{}",
         config(&[
@@ -98,10 +102,15 @@ fn each_type_of_phase_sends_what_the_server_sees_in_the_order_of_the_plan() {
             "{name: bursts, kind: profiling, type: gamma, rate: 300, smoothness: 0.5, requests: 80}",
             "{name: rising, kind: profiling, type: poisson, rate: 400, rateRamp: 0.2, duration: 0.3}",
             "{name: people, kind: profiling, type: user_centric, users: 5, rate: 100, sessions: 30}",
+            "{name: replay, kind: profiling, type: fixed_schedule}",
         ])
     );
+    let synthetic = "dataset: {type: synthetic, entries: 20, prompts: {isl: 16, osl: 8}}";
+    assert!(yaml.contains(synthetic));
+    let trace = format!("dataset:\n    type: file\n    format: mooncake_trace\n    records:\n{rows}");
+    let yaml = yaml.replace(synthetic, trace.trim_end());
     let options = MockOptions { ttft: millis(2), ..MockOptions::default() };
-    let (run, output, mut arrivals, _) = against(options, &yaml, &[]);
+    let (run, output, mut arrivals, _) = against(options, &yaml, &["--tokenizer", "builtin"]);
     assert_ok(&output);
     let report = check_files(&run);
     let seen = seen_by_phase(&run, &arrivals);
@@ -113,6 +122,8 @@ fn each_type_of_phase_sends_what_the_server_sees_in_the_order_of_the_plan() {
     assert_eq!(number(&report, "/phases/2/sent"), 90, "300 per second for 0.3 s");
     assert_eq!(number(&report, "/phases/4/sent"), 80);
     assert_eq!(number(&report, "/phases/6/sent"), 30);
+    assert_eq!(number(&report, "/phases/7/sent"), 40, "every row of the trace once");
+    check_schedules(&run, &arrivals);
     assert_eq!(number(&report, "/total/failed"), 0);
     // What went over one connection arrived in the order in which it was planned.
     let numbers: HashMap<String, u64> = run
@@ -129,6 +140,33 @@ fn each_type_of_phase_sends_what_the_server_sees_in_the_order_of_the_plan() {
     for pair in arrivals.windows(2).filter(|pair| pair[0].connection == pair[1].connection) {
         assert!(numbers[&pair[0].id] <= numbers[&pair[1].id], "{pair:?}");
     }
+}
+
+/// Rows of the trace go when it says, users when their turn comes, and the server sees none before.
+fn check_schedules(run: &Run, arrivals: &[Arrival]) {
+    let seen: HashMap<&str, u64> =
+        arrivals.iter().map(|arrival| (arrival.id.as_str(), arrival.at_ns)).collect();
+    let planned = |name: &str| -> Vec<u64> {
+        let mut records = run.records();
+        records.retain(|record| record["metadata"]["phase_name"] == name);
+        let mut planned: Vec<u64> = records
+            .iter()
+            .map(|record| {
+                let planned = number(record, "/metadata/credit_issued_ns");
+                let seen = seen[record["metadata"]["x_request_id"].as_str().unwrap()];
+                assert!(seen >= planned, "{name}: the server saw it {} ns too early", planned - seen);
+                planned
+            })
+            .collect();
+        planned.sort_unstable();
+        planned
+    };
+    let replay = planned("replay");
+    let offsets: Vec<u64> = replay.iter().map(|at| (at - replay[0] + 500_000) / 1_000_000).collect();
+    assert_eq!(offsets, (0..40).map(|row| 5 * row).collect::<Vec<u64>>(), "milliseconds of the trace");
+    let people = planned("people");
+    let gaps: Vec<u64> = people.windows(2).map(|pair| (pair[1] - pair[0] + 500_000) / 1_000_000).collect();
+    assert!(gaps.iter().all(|gap| *gap == 10), "a hundred a second, user after user: {gaps:?}");
 }
 
 #[test]

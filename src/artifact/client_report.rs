@@ -73,6 +73,7 @@ fn numbers(tallies: &[&PhaseTally], streaming: bool, isl_rule: &str) -> Map<Stri
     add("failed", json!(counts.failed));
     add("cancelled", json!(counts.cancelled));
     add("abandoned", json!(counts.abandoned));
+    add("repeated_on_stale_connection", json!(counts.repeated));
     add("client_errors", client_errors(tallies));
     if let Some(lateness) = PhaseTally::pooled_lateness(tallies.iter().copied()) {
         add("lateness_ns", late(&lateness));
@@ -239,6 +240,17 @@ fn proof(phase: &FinishedPhase) -> Map<String, Json> {
         })
     });
     add("reasons", reasons.collect());
+    if let Some(peak) = phase.tally.sends().peak() {
+        add("peak_sends", json!({ "window_ns": peak.window.0, "requests": peak.sends }));
+    }
+    if let Some(start) = phase.tally.sends().start() {
+        let (first, last) = (start.first.0, start.last.0);
+        let spread = last.saturating_sub(first);
+        let start = json!({
+            "requests": start.requests, "first_ns": first, "last_ns": last, "spread_ns": spread,
+        });
+        add("start_spread", start);
+    }
     if let Some(test) = &phase.arrivals {
         let mut law = json!({
             "law": "poisson",

@@ -34,6 +34,9 @@ pub(crate) enum State {
     Held,
     /// Waits for the next exchange.
     Idle,
+    /// Told to close, and its slot holds an exchange already: once it is gone, a fresh connection is made
+    /// there.
+    Replaced,
 }
 
 /// What an exchange holds beside its connection.
@@ -64,6 +67,14 @@ pub(crate) struct Connection {
     pub(crate) sending: bool,
     /// The exchange is to be cancelled once written.
     pub(crate) cancel: bool,
+    /// It carried an exchange before this one.
+    pub(crate) reused: bool,
+    /// The exchange was begun on another connection, which the server had closed.
+    pub(crate) repeated: bool,
+    /// Bytes of an answer to the exchange have come.
+    pub(crate) heard: bool,
+    /// Since when a connection is being made for the exchange.
+    pub(crate) connect_begun: Stamp,
     /// Since when it waits for the next exchange.
     pub(crate) idle_since: Stamp,
     /// From when on nothing but the client kept the exchange from being sent.
@@ -88,6 +99,10 @@ impl Connection {
             url: 0,
             sending: false,
             cancel: false,
+            reused: false,
+            repeated: false,
+            heard: false,
+            connect_begun: Stamp::ORIGIN,
             idle_since: Stamp::ORIGIN,
             due: Stamp::ORIGIN,
             holds: Holds::default(),
@@ -197,6 +212,15 @@ impl Connections {
         self.idle[usize::from(url)].push_back(id);
     }
 
+    /// Takes the idle connection that has waited longest, whatever it is connected to.
+    pub(crate) fn take_any_idle(&mut self) -> Option<u32> {
+        let (index, _) = self.oldest_idle()?;
+        let url = self.at(index).url;
+        // It is the first of its URL, or `oldest_idle` would not have named it.
+        self.idle[usize::from(url)].pop_front();
+        Some(index)
+    }
+
     /// The idle connection that has waited longest over all URLs, and since when.
     pub(crate) fn oldest_idle(&mut self) -> Option<(u32, Stamp)> {
         let mut oldest: Option<(u32, Stamp)> = None;
@@ -219,6 +243,16 @@ impl Connections {
         oldest
     }
 
+    /// A connection that was replaced is gone: its slot begins its next life at once.
+    pub(crate) fn renew(&mut self, index: u32) {
+        let slot = self.at(index);
+        debug_assert!(slot.state == State::Replaced, "slot {index} is not replaced");
+        slot.state = State::Connecting;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.secure = None;
+        slot.sending = false;
+    }
+
     /// Frees the slot of a connection that is gone; its next life has a new generation.
     pub(crate) fn free(&mut self, index: u32) {
         let slot = self.at(index);
@@ -234,7 +268,8 @@ impl Connections {
         (0_u32..)
             .zip(&self.slots)
             .filter(|(_, slot)| {
-                slot.record.phase == phase && matches!(slot.state, State::Busy | State::Connecting)
+                slot.record.phase == phase
+                    && matches!(slot.state, State::Busy | State::Connecting | State::Replaced)
             })
             .map(|(index, _)| index)
             .collect()

@@ -62,6 +62,10 @@ pub(crate) struct Job {
     pub(crate) prefill: bool,
 }
 
+/// A connection that ends later than this after a request was sent on it was not stale: the server has had
+/// the request, and may have worked on it.
+const STALE_WITHIN: Nanos = Nanos::from_millis(1_000);
+
 /// Error number for "too many open files", used when the engine's own table of connections is full.
 const EMFILE: i32 = 24;
 /// Error number for a peer that reads no more.
@@ -78,12 +82,15 @@ impl Engine {
         }
         let url = connection.url;
         match result {
-            Ok(()) if self.speaks_tls(url) => self.begin_handshake(id.index, now),
+            Ok(()) if self.speaks_tls(url) => {
+                self.reached();
+                self.begin_handshake(id.index, now);
+            }
             Ok(()) => {
+                self.reached();
                 let connection = self.connections.at(id.index);
                 connection.state = State::Busy;
-                let started = connection.record.issued;
-                connection.record.connect = Some((started, now));
+                connection.record.connect = Some((connection.connect_begun, now));
                 self.send(id.index);
             }
             Err(errno) if Failure::is_client_limit(errno) => self.fail_starved(id.index, now, errno),
@@ -96,6 +103,7 @@ impl Engine {
     pub fn handle_unconnectable(&mut self, id: ConnectionId, now: Stamp, errno: i32) {
         let Some(connection) = self.connections.get(id) else { return };
         connection.record.ended = now;
+        self.not_reached();
         let outcome = Outcome::Failed(Box::new(Failure::client_socket(errno)));
         self.finish(id.index, now, outcome, Fate::Gone);
     }
@@ -114,6 +122,7 @@ impl Engine {
             if let Some(position) = self.position(phase) {
                 let live = &mut self.live[position];
                 live.tally.lateness(late);
+                live.tally.handed_to_kernel(now.since(live.start.at));
                 if matches!(live.source, Source::Open { .. }) {
                     live.tally.arrival(now.since(live.start.at));
                 }
@@ -146,7 +155,8 @@ impl Engine {
                 }
             }
             // The peer has gone. It may have answered before it went, and then the answer comes first: the
-            // end of the stream, which follows, decides.
+            // end of the stream, which follows, decides. What is begun again has been tried all the same.
+            Err(EPIPE | ECONNRESET) if connection.is_stale(now) => {}
             Err(EPIPE | ECONNRESET) => connection.record.first_byte_written = None,
             Err(errno) if Failure::is_client_limit(errno) => {
                 connection.record.first_byte_written = None;
@@ -175,6 +185,7 @@ impl Engine {
         let Some(connection) = self.connections.get(id) else { return };
         match connection.state {
             State::Busy => {
+                connection.heard = true;
                 let fed = connection.decoder.feed_knowing(bytes, &mut self.known);
                 connection.take_in(now, &fed);
                 if connection.holds.prefill {
@@ -184,7 +195,7 @@ impl Engine {
             }
             // Bytes that nobody asked for: this connection cannot be trusted with the next request.
             State::Held | State::Idle => self.close(id.index),
-            State::Closing | State::Connecting | State::Free => {}
+            State::Closing | State::Connecting | State::Free | State::Replaced => {}
         }
     }
 
@@ -194,6 +205,9 @@ impl Engine {
         match (connection.state, errno) {
             (State::Connecting, _) if connection.secure.is_some() => {
                 self.fail_handshake(id.index, now, errno);
+            }
+            (State::Busy, None | Some(EPIPE | ECONNRESET)) if connection.is_stale(now) => {
+                self.repeat(id.index, now);
             }
             (State::Busy, None) if connection.is_truncated() => self.fail_truncated(id.index, now),
             (State::Busy, None) => {
@@ -213,15 +227,48 @@ impl Engine {
                 self.fail(id.index, now, Failure::reset(errno, started));
             }
             (State::Held | State::Idle, _) => self.close(id.index),
-            (State::Closing | State::Connecting | State::Free, _) => {}
+            (State::Closing | State::Connecting | State::Free | State::Replaced, _) => {}
         }
     }
 
     /// A connection that was told to close is gone; its slot can be used again.
     pub fn handle_gone(&mut self, id: ConnectionId) {
-        if self.connections.get(id).is_some_and(|connection| connection.state == State::Closing) {
-            self.connections.free(id.index);
+        let Some(connection) = self.connections.get(id) else { return };
+        match connection.state {
+            State::Closing => self.connections.free(id.index),
+            State::Replaced => {
+                let url = connection.url;
+                self.connections.renew(id.index);
+                let connection = self.connections.id(id.index);
+                self.actions.push_back(Action::Connect { connection, url });
+            }
+            State::Busy | State::Connecting | State::Free | State::Held | State::Idle => {}
         }
+    }
+
+    /// The server had closed the connection when the request came, and said nothing to it: the request
+    /// begins again on a fresh connection. All its stamps but those of writing stay: its latencies count from
+    /// the first try.
+    fn repeat(&mut self, slot: u32, now: Stamp) {
+        self.replace(slot);
+        let connection = self.connections.at(slot);
+        connection.repeated = true;
+        connection.reused = false;
+        connection.connect_begun = now;
+        connection.record.written = None;
+        connection.decoder.reset();
+        let phase = connection.record.phase;
+        if let Some(position) = self.position(phase) {
+            let live = &mut self.live[position];
+            self.cancel_links.remove(&mut live.cancels, slot);
+            live.tally.repeated();
+        }
+    }
+
+    /// Tells a connection to close. Once it is gone, a fresh one is made in its slot for the exchange there.
+    fn replace(&mut self, slot: u32) {
+        self.close(slot);
+        self.connections.at(slot).state = State::Replaced;
     }
 
     /// Sends a request of the live phase at `position`, whose slots are taken.
@@ -265,7 +312,10 @@ impl Engine {
             Reuse::Pooled => self.connections.take_idle(job.url),
             Reuse::Sticky => kept.filter(|kept| self.connections.is_held(*kept)).map(|kept| kept.index),
         };
-        let Some(slot) = idle.or_else(|| self.connections.take_free()) else {
+        // Where the table is full, a connection to another URL makes room.
+        let fresh = if idle.is_some() { None } else { self.connections.take_free() };
+        let other = if idle.or(fresh).is_some() { None } else { self.connections.take_any_idle() };
+        let Some(slot) = idle.or(fresh).or(other) else {
             record.ended = now;
             record.outcome = Outcome::Failed(Box::new(Failure::client_socket(EMFILE)));
             let live = &mut self.live[position];
@@ -286,11 +336,18 @@ impl Engine {
         connection.gaps_ns.clear();
         connection.decoder.reset();
         connection.url = job.url;
-        connection.state = if idle.is_some() { State::Busy } else { State::Connecting };
+        connection.reused = idle.is_some();
+        connection.repeated = false;
+        connection.heard = false;
+        connection.connect_begun = now;
         self.age_links.push_back(&mut self.ages, slot);
-        if idle.is_some() {
+        if other.is_some() {
+            self.replace(slot);
+        } else if idle.is_some() {
+            connection.state = State::Busy;
             self.send(slot);
         } else {
+            connection.state = State::Connecting;
             let connection = self.connections.id(slot);
             self.actions.push_back(Action::Connect { connection, url: job.url });
         }
@@ -360,6 +417,7 @@ impl Engine {
             Some(url) => Failure::connect(&url.host, url.port, errno),
             None => Failure::connect("", 0, errno),
         };
+        self.not_reached();
         self.fail(slot, now, failure);
     }
 
@@ -371,6 +429,7 @@ impl Engine {
     /// The client ran out of ports, descriptors or memory: not the server's fault.
     pub(super) fn fail_starved(&mut self, slot: u32, now: Stamp, errno: i32) {
         self.connections.at(slot).record.ended = now;
+        self.not_reached();
         let outcome = Outcome::Failed(Box::new(Failure::client_socket(errno)));
         self.finish(slot, now, outcome, Fate::Starved);
     }
@@ -540,6 +599,12 @@ impl LivePhase {
 }
 
 impl Connection {
+    /// Whether an end of the connection now means that the server had closed it before the request came, so
+    /// that the request may begin again elsewhere.
+    fn is_stale(&self, now: Stamp) -> bool {
+        self.reused && !self.repeated && !self.heard && now.since(self.record.issued) <= STALE_WITHIN
+    }
+
     /// Notes what a feed brought; everything it completed arrived together, at `now`.
     fn take_in(&mut self, now: Stamp, fed: &Fed) {
         let record = &mut self.record;

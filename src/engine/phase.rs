@@ -133,6 +133,11 @@ pub(crate) struct LivePhase {
     pub(crate) counted_out: bool,
     /// A request waits for a slot that another shard may free.
     pub(crate) blocked: bool,
+    /// A slot is free and the server cannot be reached: the next try is at `probe_at`.
+    pub(crate) probes: bool,
+    pub(crate) probe_at: Stamp,
+    /// Since when how many slots have stood empty for that.
+    pub(crate) probes_since: Option<(Stamp, u32)>,
     /// A request of this shard waits for a slot.
     pub(crate) held: bool,
     /// When a request last got a slot that it had waited for: what was planned before was kept waiting too.
@@ -170,7 +175,7 @@ impl LivePhase {
         start: PhaseStart,
         share: Share,
         sessions_before: u64,
-        tally: PhaseTally,
+        mut tally: PhaseTally,
     ) -> Option<Self> {
         let plan = run.phase(index)?.clone();
         let seed = plan.stream_seed;
@@ -182,6 +187,9 @@ impl LivePhase {
                 let first = plan.first_value(Control::Concurrency).map(whole);
                 let ramped = ramp.as_ref().map(|ramp| ramp.value());
                 let slots = first.or(ramped).or(plan.in_flight_max).unwrap_or(0);
+                if ramp.is_none() {
+                    tally.expect_start(share.slots(slots).into());
+                }
                 Source::Closed { free: share.slots(slots) }
             }
             Some(mut arrivals) => {
@@ -233,6 +241,9 @@ impl LivePhase {
             sending_ended: Stamp::NEVER,
             counted_out: false,
             blocked: false,
+            probes: false,
+            probe_at: Stamp::ORIGIN,
+            probes_since: None,
             held: false,
             held_until: Stamp::ORIGIN,
             cancels: Chain::default(),
@@ -375,6 +386,11 @@ impl LivePhase {
             self.held_until = now;
         }
         planned.max(self.held_until)
+    }
+
+    /// Whether what is due must wait all the same, so that its time is no reason to hurry.
+    pub(crate) fn waits(&self) -> bool {
+        self.held || self.probes
     }
 
     /// A request must wait for a slot.

@@ -124,7 +124,7 @@ impl Engine {
     /// Records arrived.
     pub(super) fn receive_records(&mut self, id: ConnectionId, now: Stamp, bytes: &[u8]) {
         let Some(connection) = self.connections.get(id) else { return };
-        if connection.state == State::Closing {
+        if matches!(connection.state, State::Closing | State::Replaced) {
             return;
         }
         let Some(secure) = &mut connection.secure else { return };
@@ -140,7 +140,7 @@ impl Engine {
         self.plain = plain;
         let Some(connection) = self.connections.get(id) else { return };
         match (received, connection.state) {
-            (_, State::Closing | State::Free) => {}
+            (_, State::Closing | State::Free | State::Replaced) => {}
             (Ok(()), State::Busy | State::Connecting) if connection.is_peer_closed() => {
                 self.handle_ended(id, now, None);
             }
@@ -155,7 +155,7 @@ impl Engine {
     fn establish(&mut self, slot: u32, now: Stamp) {
         let connection = self.connections.at(slot);
         connection.state = State::Busy;
-        connection.record.connect = Some((connection.record.issued, now));
+        connection.record.connect = Some((connection.connect_begun, now));
         let phase = connection.record.phase;
         let told = connection.secure.as_ref().and_then(|secure| {
             connection.record.handshake_begun = Some(secure.begun);
@@ -194,7 +194,7 @@ impl Engine {
             (State::Busy | State::Connecting | State::Held | State::Idle, None) => self.flush(id.index),
             (State::Held | State::Idle, Some(_)) => self.close(id.index),
             // Where the peer has gone, the end of the stream, which follows, says more.
-            (State::Closing | State::Free, _)
+            (State::Closing | State::Free | State::Replaced, _)
             | (State::Busy | State::Connecting, Some(EPIPE | ECONNRESET)) => {}
             (State::Busy | State::Connecting, Some(errno)) if Failure::is_client_limit(errno) => {
                 self.fail_starved(id.index, now, errno);

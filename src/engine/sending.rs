@@ -92,6 +92,7 @@ impl Engine {
     fn send_due(&mut self, position: usize, now: Stamp) {
         let phase = &mut self.live[position];
         phase.blocked = false;
+        phase.probes = false;
         if let Some(ramp) = &mut phase.prefill_ramp {
             while ramp.step(now.since(phase.start.at)).is_some() {}
         }
@@ -145,6 +146,9 @@ impl Engine {
                 phase.blocked = true;
                 return;
             }
+            if self.waits_to_probe(position, now) {
+                return;
+            }
             match self.start_session(position, now, planned, None) {
                 Admission::Full => {
                     self.live[position].blocked = true;
@@ -164,10 +168,16 @@ impl Engine {
             if phase.past_end(now) {
                 return true;
             }
-            if !self.connections.has_room() {
-                phase.blocked = true;
+            if !self.has_connection_for(position, Some(session)) {
+                self.live[position].hold();
                 return false;
             }
+            let phase = &mut self.live[position];
+            let closed = matches!(phase.source, Source::Closed { .. });
+            if closed && self.waits_to_probe(position, now) {
+                return false;
+            }
+            let phase = &mut self.live[position];
             let due = phase.sessions.at(session).due;
             match self.continue_session(position, now, due, session) {
                 Admission::Full => {
@@ -196,13 +206,15 @@ impl Engine {
                 phase.advance();
                 continue;
             }
-            let waits_for_connection = self.plan.connections_max.is_some() && !self.connections.has_room();
+            let phase = &self.live[position];
+            let turn = phase.sessions.first_ready().filter(|_| phase.turns_take_arrivals());
+            let waits_for_connection =
+                self.plan.connections_max.is_some() && !self.has_connection_for(position, turn);
             let phase = &mut self.live[position];
             if waits_for_connection && !phase.past_end(now) {
                 phase.hold();
                 return;
             }
-            let turn = phase.sessions.first_ready().filter(|_| phase.turns_take_arrivals());
             let admission = match turn {
                 Some(session) => self.continue_session(position, now, planned, session),
                 None => self.start_session(position, now, planned, Some(arrival)),
@@ -232,6 +244,12 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether a connection can be had for the next turn of `session`, or for a new session.
+    fn has_connection_for(&mut self, position: usize, session: Option<u32>) -> bool {
+        let kept = session.and_then(|session| self.live[position].sessions.at(session).connection);
+        kept.is_some_and(|kept| self.connections.is_held(kept)) || self.connections.has_room()
     }
 
     /// Why an arrival is not to be sent any more.
@@ -376,6 +394,7 @@ impl Engine {
         debug_assert!(phase.state < PhaseState::Draining);
         phase.state = PhaseState::Draining;
         phase.blocked = false;
+        phase.probes = false;
         phase.held = false;
         phase.sending_ended = at;
         let sessions = phase.sessions_begun;

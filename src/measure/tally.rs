@@ -8,6 +8,7 @@ use crate::measure::intervals::{Findings, Intervals};
 use crate::measure::late::LatenessCounts;
 use crate::measure::latency::Latencies;
 use crate::measure::samples::{Samples, new_histogram};
+use crate::measure::sends::Sends;
 use crate::measure::{Failure, Judgement, Outcome, Record};
 use crate::time::{Nanos, Stamp};
 use crate::wire::tls::Handshake;
@@ -31,6 +32,7 @@ pub struct PhaseTally {
     arrivals: Arrivals,
     occupied: Nanos,
     lateness: LatenessCounts,
+    sends: Sends,
     handshakes: Handshakes,
     errors: Vec<ErrorGroup>,
     /// Failures whose text came after [`ERROR_GROUPS_MAX`] others.
@@ -59,6 +61,8 @@ pub struct Counts {
     pub cancelled: u64,
     /// Cut without having been asked to; they count nowhere else.
     pub abandoned: u64,
+    /// Begun a second time, because the server had closed the connection they were first sent on.
+    pub repeated: u64,
     /// Bytes of request bodies, of all requests that left a record.
     pub request_body_bytes: u64,
     /// Decoded bytes of reply bodies, of all requests that left a record.
@@ -119,6 +123,7 @@ impl Counts {
             failed,
             cancelled,
             abandoned,
+            repeated,
             request_body_bytes,
             reply_body_bytes,
             messages,
@@ -141,6 +146,7 @@ impl Counts {
         self.failed += failed;
         self.cancelled += cancelled;
         self.abandoned += abandoned;
+        self.repeated += repeated;
         self.request_body_bytes += request_body_bytes;
         self.reply_body_bytes += reply_body_bytes;
         self.messages += messages;
@@ -274,6 +280,7 @@ impl PhaseTally {
             arrivals: Arrivals::new(samples_max),
             occupied: Nanos::ZERO,
             lateness: LatenessCounts::new(),
+            sends: Sends::new(),
             handshakes: Handshakes::default(),
             errors: Vec::new(),
             errors_beyond: 0,
@@ -301,6 +308,26 @@ impl PhaseTally {
     /// The first byte of a request was accepted by the kernel this long after its planned time.
     pub fn lateness(&mut self, late: Nanos) {
         self.lateness.record(late);
+    }
+
+    /// A request begins again on a fresh connection: the one that it was sent on had been closed.
+    pub fn repeated(&mut self) {
+        self.counts.repeated += 1;
+    }
+
+    /// This shard begins `slots` requests at once when the phase starts.
+    pub fn expect_start(&mut self, slots: u64) {
+        self.sends.expect_start(slots);
+    }
+
+    /// The first byte of a request was accepted by the kernel so long after the phase's start.
+    pub fn handed_to_kernel(&mut self, offset: Nanos) {
+        self.sends.push(offset);
+    }
+
+    /// How evenly requests were handed to the kernel.
+    pub fn sends(&self) -> &Sends {
+        &self.sends
     }
 
     /// A connection was made for a request of the phase, and TLS took this long of it.
@@ -493,6 +520,7 @@ impl PhaseTally {
         self.arrivals.merge(other.arrivals);
         self.occupied.0 += other.occupied.0;
         self.lateness.merge(&other.lateness);
+        self.sends.merge(other.sends);
         self.handshakes.merge(&other.handshakes);
         for group in other.errors {
             self.add(group);
@@ -512,6 +540,7 @@ impl PhaseTally {
         self.intervals.settle();
         self.arrivals.settle();
         self.lateness.settle();
+        self.sends.settle();
         self.handshakes.settle();
     }
 

@@ -101,6 +101,7 @@ fn a_storm_of_faults_and_cancellations_over_tls_leaves_nothing_behind() {
         truncate: 5,
         hang: 5,
         status: 5,
+        stale: 10,
         starve: 5,
     };
     for seed in 0..12 {

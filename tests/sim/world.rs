@@ -19,7 +19,7 @@ use phasor::shard::barrier::Barrier;
 use phasor::time::{Nanos, Stamp};
 use phasor::wire::{KeepTexts, Protocol};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::sync::Arc;
 
 pub(crate) const ROWS: usize = 7;
@@ -144,6 +144,8 @@ pub(crate) struct Faults {
     pub(crate) status: u32,
     /// The client's machine has no port for the connection.
     pub(crate) starve: u32,
+    /// The server closes the connection a moment after a good reply, without having said so.
+    pub(crate) stale: u32,
 }
 
 /// What the server speaks.
@@ -188,6 +190,8 @@ pub(crate) struct Simulation {
     /// The server works on one request after the other, each taking this long: a queue with a rate.
     pub(crate) service: Option<Nanos>,
     pub(crate) tls: Tls,
+    /// Until then every connection is refused.
+    pub(crate) down_until: Option<Nanos>,
 }
 
 pub(crate) fn run(phases: Vec<Phase>) -> Simulation {
@@ -213,6 +217,7 @@ pub(crate) fn run(phases: Vec<Phase>) -> Simulation {
         sampling: Sampling::Sequential,
         service: None,
         tls: Tls::No,
+        down_until: None,
     }
 }
 
@@ -289,6 +294,7 @@ enum Happening {
     Ended(Option<i32>),
     Gone,
     Sent,
+    Unsent(i32),
 }
 
 type Event = Reverse<(u64, u64, u16, u32, u32, Happening)>;
@@ -311,6 +317,8 @@ struct World {
     ends: Vec<Vec<Stamp>>,
     starts: Vec<Option<Stamp>>,
     records: HashMap<u16, Vec<Record>>,
+    /// Lives that the server has closed, whether or not the client knows.
+    stale: HashSet<(u16, u32, u32)>,
     /// Lives that were told to close.
     closing: HashMap<(u16, u32, u32), u64>,
     outcomes: Outcomes,
@@ -430,6 +438,7 @@ impl Simulation {
             ends: vec![Vec::new(); phases],
             starts: vec![None; phases],
             records: HashMap::new(),
+            stale: HashSet::new(),
             closing: HashMap::new(),
             outcomes: Outcomes {
                 phases: Vec::new(),
@@ -594,7 +603,8 @@ impl World {
             match action {
                 Action::Connect { connection, .. } => {
                     self.outcomes.connections_made += 1;
-                    let refused = self.chance(self.sim.faults.refuse);
+                    let down = self.sim.down_until.is_some_and(|until| self.now < Stamp::ORIGIN.plus(until));
+                    let refused = down || self.chance(self.sim.faults.refuse);
                     let starved = self.chance(self.sim.faults.starve);
                     let result = match (starved, refused) {
                         (true, _) => Err(99),
@@ -633,8 +643,13 @@ impl World {
                     self.outcomes.server_requests += 1;
                     self.outcomes.urls.push((send.correlation_id, send.url));
                     self.outcomes.sent_on.push((send.correlation_id, key(shard, send.connection)));
-                    self.schedule(Nanos::from_micros(5), shard, send.connection, Happening::Sent);
-                    self.answer(shard, send.connection);
+                    let stale = self.stale.contains(&key(shard, send.connection));
+                    // Some writes are refused, others go into the void.
+                    let sent = if stale && self.chance(30) { Happening::Unsent(32) } else { Happening::Sent };
+                    self.schedule(Nanos::from_micros(5), shard, send.connection, sent);
+                    if !stale {
+                        self.answer(shard, send.connection);
+                    }
                 }
                 Action::Close { connection } => {
                     let before = self.closing.insert(key(shard, connection), self.now.as_nanos());
@@ -730,6 +745,7 @@ impl World {
             .into_bytes();
             reply.extend_from_slice(body);
             self.deliver(shard, id, ttft, &reply);
+            self.grow_stale(shard, id, ttft);
             return;
         }
         let breaks_off = self.chance(faults.truncate);
@@ -756,6 +772,17 @@ impl World {
         let mut tail = chunk(b"data: [DONE]\n\n");
         tail.extend_from_slice(b"0\r\n\r\n");
         self.deliver(shard, id, at, &tail);
+        self.grow_stale(shard, id, at);
+    }
+
+    /// The server may close the connection soon after the reply that ends at `at`. What it sent comes first.
+    fn grow_stale(&mut self, shard: usize, id: ConnectionId, at: Nanos) {
+        if self.chance(self.sim.faults.stale) {
+            self.stale.insert(key(shard, id));
+            let after = Nanos(at.0 + self.rng.u64(0..600_000));
+            let errno = self.rng.bool().then_some(104);
+            self.schedule(after, shard, id, Happening::Ended(errno));
+        }
     }
 
     /// What the client's records say to the server, whose own answer goes on its way.
@@ -811,6 +838,7 @@ impl World {
                 Happening::Connected(result) => engine.handle_connected(id, self.now, result),
                 Happening::Ended(errno) => engine.handle_ended(id, self.now, errno),
                 Happening::Sent => engine.handle_sent(id, self.now, Ok(1)),
+                Happening::Unsent(errno) => engine.handle_sent(id, self.now, Err(errno)),
             }
             self.settle(shard);
         }

@@ -1,0 +1,233 @@
+//! Connections that go wrong, over real sockets: closed as they are used again, never established, refused,
+//! too few for all URLs.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/program.rs"]
+mod program;
+
+use program::{Run, assert_ok, check_files, config, number};
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+const GOOD: &str = r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a b"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
+
+/// How a server ends a connection on which a second request has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It has not read the request, which the kernel tells the client by a reset.
+    Reset,
+    /// It has read it, and says nothing.
+    Silent,
+}
+
+fn answer(stream: &mut TcpStream) {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}", GOOD.len());
+    let _ = stream.write_all(format!("{head}\r\n\r\n{GOOD}").as_bytes());
+}
+
+/// Reads one request; gives its identifier.
+fn read_request(reader: &mut BufReader<TcpStream>) -> Option<String> {
+    let (mut line, mut length, mut id) = (String::new(), 0, None);
+    while reader.read_line(&mut line).unwrap_or(0) > 2 {
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().unwrap(),
+            "x-request-id" => id = Some(value.trim().to_owned()),
+            _ => {}
+        }
+        line.clear();
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    id
+}
+
+/// Answers `answers` requests on each connection and ends it when the next comes; tells what it read. Ends
+/// with the test.
+fn closing_server(answers: usize, end: impl Fn(usize) -> End + Send + 'static) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let Ok(stream) = stream else { return };
+            let (tell, end) = (tell.clone(), end(number));
+            std::thread::spawn(move || serve(stream, answers, end, &tell));
+        }
+    });
+    (url, told)
+}
+
+fn serve(mut stream: TcpStream, answers: usize, end: End, tell: &Sender<String>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    for _ in 0..answers {
+        let Some(id) = read_request(&mut reader) else { return };
+        let _ = tell.send(id);
+        answer(&mut stream);
+    }
+    match end {
+        // The next request has come, and is left unread.
+        End::Reset => {
+            let _ = stream.peek(&mut [0]);
+        }
+        End::Silent => {
+            if let Some(id) = read_request(&mut reader) {
+                let _ = tell.send(id);
+            }
+        }
+    }
+}
+
+fn plain(phases: &[&str]) -> String {
+    config(phases).replace("streaming: true", "streaming: false")
+}
+
+fn kinds(run: &Run) -> BTreeMap<String, u64> {
+    let mut kinds = BTreeMap::new();
+    for record in run.records() {
+        if let Some(kind) = record["error"]["type"].as_str() {
+            *kinds.entry(kind.to_owned()).or_default() += 1;
+        }
+    }
+    kinds
+}
+
+#[test]
+fn a_request_whose_connection_ends_as_it_comes_is_sent_again_and_counted() {
+    let end = |number: usize| if number.is_multiple_of(2) { End::Reset } else { End::Silent };
+    let (url, told) = closing_server(3, end);
+    let yaml = plain(&[
+        "{name: closed, kind: profiling, type: concurrency, concurrency: 4, requests: 60}",
+        "{name: open, kind: profiling, type: constant, rate: 200, requests: 40, seamless: true}",
+    ]);
+    let run = Run::new(&yaml);
+    let output = run.run(&["--url", &url, "--no-server-metrics"]);
+    assert_ok(&output);
+    let report = check_files(&run);
+    assert_eq!((number(&report, "/total/ok"), number(&report, "/total/failed")), (100, 0));
+    let repeated = number(&report, "/total/repeated_on_stale_connection");
+    assert!(repeated >= 15, "every fourth request on a connection ends it: {repeated}");
+    let phases =
+        [0, 1].map(|phase| number(&report, &format!("/phases/{phase}/repeated_on_stale_connection")));
+    assert_eq!(phases.iter().sum::<u64>(), repeated);
+    // The silent server has read some requests twice, under the name that they have.
+    let mut read = BTreeMap::<String, u64>::new();
+    told.try_iter().for_each(|id| *read.entry(id).or_default() += 1);
+    assert_eq!(read.len(), 100);
+    assert!(read.values().all(|times| *times <= 2));
+    assert!(read.values().filter(|times| **times == 2).count() as u64 <= repeated);
+    // A request is late once, and its latency began with the first try.
+    assert_eq!(number(&report, "/total/lateness_ns/count"), 100);
+}
+
+#[test]
+fn a_server_that_ends_every_connection_before_its_answer_fails_every_request() {
+    let (url, told) = closing_server(0, |_| End::Silent);
+    let run = Run::new(&plain(&["{name: profiling, type: concurrency, concurrency: 2, requests: 20}"]));
+    let output = run.run(&["--url", &url, "--no-server-metrics"]);
+    assert_eq!(output.status.code(), Some(1), "nothing succeeded");
+    let report = check_files(&run);
+    assert_eq!(number(&report, "/total/repeated_on_stale_connection"), 0, "no connection was used before");
+    assert_eq!(kinds(&run), BTreeMap::from([("ServerDisconnectedError".to_owned(), 20)]));
+    assert_eq!(told.try_iter().count(), 20);
+}
+
+/// A listener whose queue is full: the kernel answers no further connection.
+fn black_hole() -> (Socket, SocketAddr, Vec<Socket>) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let fill = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address.into());
+        socket
+    };
+    let fillers = (0..8).map(|_| fill()).collect();
+    (listener, address, fillers)
+}
+
+#[test]
+fn connecting_to_nowhere_ends_by_the_timeout_for_every_one_of_many() {
+    let (_listener, address, _fillers) = black_hole();
+    let yaml = plain(&["{name: profiling, type: concurrency, concurrency: 200, requests: 1000}"])
+        .replace("type: chat,", "type: chat, timeout: 0.2,");
+    let run = Run::new(&yaml);
+    let output = run.run(&["--url", &format!("http://{address}"), "--no-server-metrics"]);
+    assert_eq!(output.status.code(), Some(1), "nothing succeeded");
+    check_files(&run);
+    assert_eq!(kinds(&run), BTreeMap::from([("TimeoutError".to_owned(), 1_000)]));
+    for record in run.records() {
+        let [began, ended] =
+            ["/metadata/request_start_ns", "/metadata/request_end_ns"].map(|name| number(&record, name));
+        assert!(ended - began >= 200_000_000, "it was cut {} ns after its start", ended - began);
+    }
+}
+
+#[test]
+fn nine_urls_share_four_connections_and_no_request_fails() {
+    let servers: Vec<_> = (0..9).map(|_| closing_server(usize::MAX, |_| End::Silent)).collect();
+    let urls: Vec<String> = servers.iter().map(|(url, _)| format!("'{url}'")).collect();
+    let yaml = plain(&["{name: profiling, type: concurrency, concurrency: 4, requests: 90}"])
+        .replace("url: 'http://127.0.0.1:1'", &format!("urls: [{}]", urls.join(", ")));
+    let run = Run::new(&yaml);
+    let arguments = ["--no-server-metrics", "--shards", "1"];
+    let output = run.command(&arguments).env("AIPERF_HTTP_CONNECTION_LIMIT", "4").output().unwrap();
+    assert_ok(&output);
+    let report = check_files(&run);
+    assert_eq!((number(&report, "/total/ok"), number(&report, "/total/failed")), (90, 0));
+    for (url, told) in servers {
+        assert_eq!(told.try_iter().count(), 10, "{url}");
+    }
+}
+
+#[test]
+fn a_server_that_is_down_is_not_tried_as_fast_as_it_refuses() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let yaml = plain(&["{name: profiling, type: concurrency, concurrency: 20, duration: 0.5}"]);
+    let run = Run::new(&yaml);
+    let arguments = ["--url", &format!("http://{address}"), "--no-server-metrics", "--shards", "1"];
+    let output = run.run(&arguments);
+    assert_eq!(output.status.code(), Some(1), "nothing succeeded");
+    let report = check_files(&run);
+    let failed = number(&report, "/total/failed");
+    // One a millisecond, after those that were needed to know.
+    assert!((64..=64 + 20 + 500 + 1).contains(&failed), "{failed} in half a second");
+    assert!(kinds(&run).keys().eq(["ClientConnectorError"]), "{:?}", kinds(&run));
+    let reasons: Vec<&str> = report["phases"][0]["reasons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|reason| reason["what"].as_str())
+        .collect();
+    assert!(!reasons.contains(&"empty_slot_share"), "the client is not to blame: {reasons:?}");
+}
+
+#[test]
+fn the_start_of_a_closed_loop_and_the_peak_of_its_sends_are_in_the_report() {
+    let run = Run::new(&config(&[
+        "{name: burst, kind: profiling, type: concurrency, concurrency: 256, requests: 600}",
+        "{name: even, kind: profiling, type: constant, rate: 200, duration: 0.5}",
+    ]));
+    let output = run.run(&["--mock", "--mock-ttft", "20ms", "--shards", "1"]);
+    assert_ok(&output);
+    let report = check_files(&run);
+    let burst = &report["phases"][0];
+    let start = |name: &str| number(burst, &format!("/start_spread/{name}"));
+    assert_eq!(start("requests"), 256);
+    assert_eq!(start("spread_ns"), start("last_ns") - start("first_ns"));
+    let sending = number(burst, "/sending_end_ns") - number(burst, "/start_ns");
+    assert!(start("last_ns") <= sending, "the first 256 of 600 left before the last");
+    let peak = |phase: usize, name: &str| number(&report, &format!("/phases/{phase}/peak_sends/{name}"));
+    assert_eq!(peak(0, "window_ns"), 100_000_000);
+    assert!((1..=600).contains(&peak(0, "requests")));
+    assert!((20..=100).contains(&peak(1, "requests")), "100 requests lie in six windows at most");
+    assert_eq!(report["phases"][1].get("start_spread"), None::<&Value>, "an open loop has no start");
+}
