@@ -548,3 +548,88 @@ fn socket2_pair() -> (Socket, TcpStream) {
     let (ours, _) = listener.accept().unwrap();
     (ours.into(), theirs)
 }
+
+/// A listener whose queue is full: the kernel answers no further connection.
+fn black_hole() -> (Socket, SocketAddr, Vec<Socket>) {
+    let listener = fresh();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let fill = || {
+        let socket = fresh();
+        socket.set_nonblocking(true).unwrap();
+        let _ = socket.connect(&address.into());
+        socket
+    };
+    let fillers = (0..8).map(|_| fill()).collect();
+    (listener, address, fillers)
+}
+
+#[test]
+fn every_wait_of_ten_thousand_ends_and_none_too_early() {
+    // On a thread of its own, whose first wait is the first of the ring.
+    let early = thread::spawn(|| {
+        let mut driver = Driver::new(SMALL, Vec::new());
+        let (_listener, address, _fillers) = black_hole();
+        let pending = driver.ring.open(fresh()).unwrap();
+        let early = (0..10_000_u64).find(|round| {
+            if *round == 5_000 {
+                // From here on an operation is pending that never ends by itself.
+                driver.ring.connect(pending, address);
+            }
+            let wait = Nanos::from_micros(1 + round % 50);
+            let before = driver.clock.now();
+            driver.ring.enter(Wait::AtMost(wait)).unwrap();
+            driver.clock.now().since(before) < wait
+        });
+        driver.close(pending);
+        early
+    });
+    assert_eq!(early.join().unwrap(), None, "a wait ended before its time");
+}
+
+#[test]
+fn what_follows_a_cancelled_operation_on_its_slot_goes_through() {
+    const ROUNDS: usize = 60;
+    let (_listener, nowhere, _fillers) = black_hole();
+    let (address, server) = peer(2 * ROUNDS, |_, mut stream| {
+        let mut buffer = vec![0; 65_536];
+        // The other side leaves in the middle.
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if stream.write_all(&buffer[..count]).is_err() {
+                return;
+            }
+        }
+    });
+    let block = pattern(8 << 20, 5);
+    let mut driver = Driver::new(SMALL, block);
+    for round in 0..ROUNDS {
+        // A connect that never ends, a receive that never ends, and a send that the peer does not take whole.
+        let connecting = driver.ring.open(fresh()).unwrap();
+        driver.ring.connect(connecting, nowhere);
+        let idle = driver.connect(address);
+        driver.ring.receive(idle);
+        if round % 2 == 0 {
+            driver.ring.send(idle, |_| {}, 0..8 << 20);
+        }
+        driver.ring.enter(Wait::No).unwrap();
+        driver.ring.close(connecting);
+        driver.ring.close(idle);
+        let mut open = vec![connecting, idle];
+        driver.until(|_, event| {
+            let Seen::Closed(socket) = event else { panic!("round {round}: an event after close") };
+            open.retain(|other| *other != socket);
+            open.is_empty()
+        });
+        assert_eq!(driver.ring.sockets(), 0, "round {round}");
+
+        let next = driver.connect(address);
+        assert!([connecting.index, idle.index].contains(&next.index), "round {round}: another slot");
+        driver.ring.receive(next);
+        let back = round_trip(&mut driver, next, b"head", 0..100_000);
+        assert_eq!(back.len(), 100_004, "round {round}");
+        driver.close(next);
+    }
+    drop(driver);
+    server.join().unwrap();
+}
