@@ -89,8 +89,13 @@ fn at<'v>(report: &'v Value, phase: usize, name: &str) -> &'v Value {
 #[test]
 fn each_type_of_phase_sends_what_the_server_sees_in_the_order_of_the_plan() {
     // A row every 5 ms: the schedule goes by it, the other types take its conversations in turn.
-    let rows: String = (0..40)
-        .map(|row| format!("      - {{timestamp: {}, input_length: 8, output_length: 4}}\n", 1_000 + 5 * row))
+    let rows: Vec<String> = (0..40)
+        .map(|row| {
+            format!(
+                "      - {{session_id: s{row}, turns: [{{text: 'row {row}', timestamp: {}}}]}}\n",
+                1_000 + 5 * row
+            )
+        })
         .collect();
     let yaml = format!(
         "randomSeed: 42\n{}",
@@ -107,7 +112,7 @@ fn each_type_of_phase_sends_what_the_server_sees_in_the_order_of_the_plan() {
     );
     let synthetic = "dataset: {type: synthetic, entries: 20, prompts: {isl: 16, osl: 8}}";
     assert!(yaml.contains(synthetic));
-    let trace = format!("dataset:\n    type: file\n    format: mooncake_trace\n    records:\n{rows}");
+    let trace = format!("dataset:\n    type: file\n    format: multi_turn\n    records:\n{}", rows.concat());
     let yaml = yaml.replace(synthetic, trace.trim_end());
     let options = MockOptions { ttft: millis(2), ..MockOptions::default() };
     let (run, output, mut arrivals, _) = against(options, &yaml, &["--tokenizer", "builtin"]);

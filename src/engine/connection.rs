@@ -67,12 +67,9 @@ pub(crate) struct Connection {
     pub(crate) sending: bool,
     /// The exchange is to be cancelled once written.
     pub(crate) cancel: bool,
-    /// It carried an exchange before this one.
-    pub(crate) reused: bool,
-    /// The exchange was begun on another connection, which the server had closed.
-    pub(crate) repeated: bool,
-    /// Bytes of an answer to the exchange have come.
-    pub(crate) heard: bool,
+    /// It carried an exchange before this one, which has not begun on another connection, and no byte of an
+    /// answer to this one has come: the server may have closed it before.
+    pub(crate) may_be_stale: bool,
     /// Since when a connection is being made for the exchange.
     pub(crate) connect_begun: Stamp,
     /// Since when it waits for the next exchange.
@@ -99,9 +96,7 @@ impl Connection {
             url: 0,
             sending: false,
             cancel: false,
-            reused: false,
-            repeated: false,
-            heard: false,
+            may_be_stale: false,
             connect_begun: Stamp::ORIGIN,
             idle_since: Stamp::ORIGIN,
             due: Stamp::ORIGIN,

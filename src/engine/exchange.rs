@@ -185,7 +185,7 @@ impl Engine {
         let Some(connection) = self.connections.get(id) else { return };
         match connection.state {
             State::Busy => {
-                connection.heard = true;
+                connection.may_be_stale = false;
                 let fed = connection.decoder.feed_knowing(bytes, &mut self.known);
                 connection.take_in(now, &fed);
                 if connection.holds.prefill {
@@ -252,8 +252,7 @@ impl Engine {
     fn repeat(&mut self, slot: u32, now: Stamp) {
         self.replace(slot);
         let connection = self.connections.at(slot);
-        connection.repeated = true;
-        connection.reused = false;
+        connection.may_be_stale = false;
         connection.connect_begun = now;
         connection.record.written = None;
         connection.decoder.reset();
@@ -336,9 +335,7 @@ impl Engine {
         connection.gaps_ns.clear();
         connection.decoder.reset();
         connection.url = job.url;
-        connection.reused = idle.is_some();
-        connection.repeated = false;
-        connection.heard = false;
+        connection.may_be_stale = idle.is_some();
         connection.connect_begun = now;
         self.age_links.push_back(&mut self.ages, slot);
         if other.is_some() {
@@ -602,7 +599,7 @@ impl Connection {
     /// Whether an end of the connection now means that the server had closed it before the request came, so
     /// that the request may begin again elsewhere.
     fn is_stale(&self, now: Stamp) -> bool {
-        self.reused && !self.repeated && !self.heard && now.since(self.record.issued) <= STALE_WITHIN
+        self.may_be_stale && now.since(self.record.issued) <= STALE_WITHIN
     }
 
     /// Notes what a feed brought; everything it completed arrived together, at `now`.

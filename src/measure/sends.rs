@@ -144,7 +144,9 @@ mod tests {
     fn sends(offsets_ms: &[u64], slots: u64) -> Sends {
         let mut sends = Sends::new();
         sends.expect_start(slots);
-        offsets_ms.iter().for_each(|offset| sends.push(Nanos::from_millis(*offset)));
+        for offset in offsets_ms {
+            sends.push(Nanos::from_millis(*offset));
+        }
         sends
     }
 

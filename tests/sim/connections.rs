@@ -271,3 +271,48 @@ fn a_closed_loop_tells_how_long_its_slots_took_to_start() {
         assert_eq!((start(2), start(3)), (None, None), "a ramp and an open loop have no start");
     }
 }
+
+#[test]
+fn one_slow_request_keeps_no_other_slot_from_sending() {
+    let outcomes = run(vec![concurrency("load", 10).millis(3_000)])
+        .faults(Faults { hang: 1, ..Faults::default() })
+        .with(|sim| sim.timeout = Some(Nanos::from_millis(1_000)))
+        .run();
+    check_totals(&outcomes, 1);
+    let load = outcomes.phase(0);
+    let hung = load.records.iter().find(|record| matches!(record.outcome, Outcome::Failed(_))).unwrap();
+    let meanwhile = load
+        .records
+        .iter()
+        .filter(|record| record.issued > hung.issued && record.ended < hung.ended)
+        .filter(|record| matches!(record.outcome, Outcome::Ok))
+        .count();
+    // Nine slots of some 9 ms a request, of which a few hang as well.
+    assert!(meanwhile > 9 * 60, "{meanwhile} requests beside one that hung for a second");
+}
+
+#[test]
+fn a_stall_delays_each_request_once_and_makes_none_up() {
+    // A request every millisecond, and a client that stands still for ten of them.
+    let outcomes = run(vec![constant("load", 1_000.0, None).millis(100)])
+        .with(|sim| {
+            // Phases start 20 ms after the origin.
+            sim.stall = Some((Nanos::from_millis(60), Nanos::from_millis(70)));
+        })
+        .run();
+    check_totals(&outcomes, 1);
+    let load = outcomes.phase(0);
+    assert_eq!(load.records.len(), 100, "no request was made up");
+    let late: Vec<u64> = load
+        .records
+        .iter()
+        .map(|record| record.issued.since(record.planned).0)
+        .filter(|late| *late > 100_000)
+        .collect();
+    assert!((9..=10).contains(&late.len()), "{late:?}");
+    let steps: Vec<u64> = late.windows(2).map(|pair| pair[0] - pair[1]).collect();
+    assert!(steps.iter().all(|step| *step == 1_000_000), "each a millisecond less late: {late:?}");
+    let lateness = load.tally.lateness_summary().unwrap();
+    assert_eq!(lateness.count, 100);
+    assert_eq!(Some(lateness.max.0), late.iter().copied().max());
+}
