@@ -251,3 +251,36 @@ fn the_server_has_as_many_requests_at_once_as_there_are_slots() {
     });
     assert_eq!(most.max(), Some(400));
 }
+
+#[test]
+fn a_server_that_closes_idle_connections_at_the_moment_of_their_use_fails_no_request() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                while read_request(&mut reader).is_some() {
+                    answer(&mut stream);
+                    // As long as it is from one request to the next.
+                    stream.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+                }
+            });
+        }
+    });
+    let run = Run::new(&plain(&[
+        "{name: before, kind: profiling, type: concurrency, concurrency: 5, requests: 20}",
+        "{name: even, kind: profiling, type: constant, rate: 20, requests: 20}",
+        "{name: after, kind: profiling, type: concurrency, concurrency: 5, requests: 20}",
+    ]));
+    let output = run.run(&["--url", &url, "--no-server-metrics"]);
+    assert_ok(&output);
+    let report = check_files(&run);
+    assert_eq!(
+        (number(&report, "/total/ok"), number(&report, "/total/failed")),
+        (60, 0),
+        "{:?}",
+        kinds(&run)
+    );
+}
