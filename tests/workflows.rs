@@ -198,6 +198,14 @@ fn two_hundred_phases_run_in_one_workflow_and_each_tells_its_own() {
         assert_eq!(seen.get(name).copied().unwrap_or(0), number(phase, "/sent"), "{name}");
         assert!(run.path(&format!("phases/{name}/profile_export_aiperf.json")).exists(), "{name}");
     }
+    assert!(at(&report, 0, "boundary_gap_ns").is_null());
+    for phase in 1..200 {
+        // Every phase p1, p5, ... is seamless.
+        let edge = if phase % 4 == 1 { "sending_end_ns" } else { "end_ns" };
+        let (free, start) = (at(&report, phase - 1, edge), at(&report, phase, "start_ns"));
+        let gap = start.as_u64().unwrap() - free.as_u64().unwrap();
+        assert_eq!(at(&report, phase, "boundary_gap_ns").as_u64(), Some(gap), "phase {phase}");
+    }
     let told = notices(&output);
     for edge in ["started", "sending complete", " complete | completed="] {
         assert_eq!(told.iter().filter(|line| line.contains(edge)).count(), 200, "{edge}");

@@ -27,7 +27,8 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
     }
     add("interrupted", json!(run.interrupted));
     add("total", Json::Object(numbers(&tallies, streaming, run.dataset.isl_rule())));
-    add("phases", run.phases.iter().map(|one| phase(run, one)).collect());
+    let before = std::iter::once(None).chain(run.phases.iter().map(Some));
+    add("phases", run.phases.iter().zip(before).map(|(one, before)| phase(run, one, before)).collect());
     if let Some(counting) = &run.counting {
         add("counting", self::counting(counting, &tallies));
     }
@@ -39,7 +40,7 @@ pub(super) fn report(run: &FinishedRun<'_>) -> Json {
     Json::Object(members)
 }
 
-fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
+fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase, before: Option<&FinishedPhase>) -> Json {
     let mut members = Map::new();
     let mut add = |name: &str, value: Json| members.insert(name.to_owned(), value);
     add("phase_index", json!(phase.index));
@@ -52,6 +53,11 @@ fn phase(run: &FinishedRun<'_>, phase: &FinishedPhase) -> Json {
     add("start_ns", json!(run.clock.unix_ns(phase.started)));
     add("sending_end_ns", json!(run.clock.unix_ns(phase.sending_ended)));
     add("end_ns", json!(run.clock.unix_ns(phase.ended)));
+    if let Some(before) = before {
+        let seamless = run.config.phases.get(usize::from(phase.index)).is_some_and(|phase| phase.seamless);
+        let free = if seamless { before.sending_ended } else { before.ended };
+        add("boundary_gap_ns", json!(phase.started.since(free).0));
+    }
     members.extend(proof(phase));
     members.extend(numbers(&[&phase.tally], run.config.endpoint.streams_tokens(), run.dataset.isl_rule()));
     if let Some(calibration) = &run.calibration {
