@@ -33,6 +33,7 @@ mod sse;
 pub mod tls;
 
 pub use crate::endpoint::Usage;
+pub use crate::endpoint::usage::{Detail, UsageDetails};
 pub use known::Known;
 pub use protocol::{Protocol, TokenSource};
 pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};

@@ -393,7 +393,9 @@ impl PhaseTally {
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);
         let mut findings = self.find(&facts, good);
-        for (row, (metric, samples)) in SAMPLED.iter().zip(&mut self.samples).enumerate() {
+        let detailed = record.usage.is_some_and(|usage| !usage.details.is_empty());
+        let rows = if detailed { Sampled::COUNT } else { Sampled::DETAILS_FROM };
+        for (row, (metric, samples)) in SAMPLED.iter().zip(&mut self.samples).take(rows).enumerate() {
             match metric.source {
                 Source::Gaps if good => samples.push_all(gaps_ns.iter().map(|gap| *gap as f64)),
                 Source::Record(feed, read) if feed.takes(good) => {
