@@ -28,7 +28,7 @@ const TLS_ALERT: u8 = 21;
 const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is kept of the body of an error status, in bytes; the rest is read and dropped.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// What is kept of a body as it comes, in bytes.
+/// The longest body that is kept as it comes, in bytes; a longer one is not kept at all.
 const RAW_BYTES_MAX: usize = 512 * 1024;
 /// A buffer larger than this is given back when the reply is over.
 const RETAINED_BYTES_MAX: usize = 64 * 1024;
@@ -49,6 +49,10 @@ pub struct ReplyDecoder {
     kept: Option<Box<Kept>>,
     /// The body as it comes, when that is kept.
     raw: Option<Vec<u8>>,
+    /// The body is longer than what is kept.
+    raw_overflowed: bool,
+    /// The media type of a body that is kept.
+    media_type: Vec<u8>,
     /// The body is, or was, an event stream.
     is_stream: bool,
     usage: Option<Usage>,
@@ -231,9 +235,14 @@ impl ReplyDecoder {
         self
     }
 
-    /// The body so far, without framing, up to the largest that is kept; absent unless bodies are kept.
+    /// The body so far, without framing; absent unless bodies are kept, and when it is longer than 512 KiB.
     pub fn raw(&self) -> Option<&[u8]> {
-        self.raw.as_deref()
+        self.raw.as_deref().filter(|_| !self.raw_overflowed)
+    }
+
+    /// The media type of a body that is kept; empty when the server names none.
+    pub fn media_type(&self) -> &[u8] {
+        &self.media_type
     }
 
     /// Whether the body is an event stream.
@@ -279,6 +288,8 @@ impl ReplyDecoder {
         if let Some(raw) = &mut self.raw {
             raw.clear();
             raw.shrink_to(RETAINED_BYTES_MAX);
+            self.raw_overflowed = false;
+            self.media_type.clear();
         }
         self.is_stream = false;
         self.content_fault = None;
@@ -344,8 +355,10 @@ impl ReplyDecoder {
                 Place::Body(body) => match body.framing.next(bytes)? {
                     Piece::Data(data) => {
                         if let Some(raw) = &mut self.raw {
-                            let room = RAW_BYTES_MAX.saturating_sub(raw.len());
-                            raw.extend_from_slice(data.get(..room).unwrap_or(data));
+                            self.raw_overflowed |= raw.len() + data.len() > RAW_BYTES_MAX;
+                            if !self.raw_overflowed {
+                                raw.extend_from_slice(data);
+                            }
                         }
                         let is_last = body.framing.is_counted_out();
                         match body.holds {
@@ -403,6 +416,10 @@ impl ReplyDecoder {
             return Ok(false);
         }
         let head = Head::read(whole).map_err(|detail| Fault::NotHttp { detail })?;
+        if self.raw.is_some() {
+            self.media_type.clear();
+            self.media_type.extend_from_slice(head::media_type(whole));
+        }
         self.carried.clear();
         if matches!(head.status, 100..=199 if head.status != 101) {
             // An interim reply; the real one follows.

@@ -236,6 +236,7 @@ impl Synthetic {
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
             phases: self.phases,
             interrupted: self.options.interrupted,
+            given_up: None,
             records_lost: 0,
             counting: None,
             calibration: self.options.calibration,
