@@ -48,11 +48,7 @@ pub struct ReplyDecoder {
     /// What the reply says, when it is kept.
     kept: Option<Box<Kept>>,
     /// The body as it comes, when that is kept.
-    raw: Option<Vec<u8>>,
-    /// The body is longer than what is kept.
-    raw_overflowed: bool,
-    /// The media type of a body that is kept.
-    media_type: Vec<u8>,
+    raw: Option<Box<Raw>>,
     /// The body is, or was, an event stream.
     is_stream: bool,
     usage: Option<Usage>,
@@ -60,6 +56,24 @@ pub struct ReplyDecoder {
     content_fault: Option<Box<Fault>>,
     any_message: bool,
     any_content: bool,
+}
+
+/// A body as it comes.
+#[derive(Debug, Default)]
+struct Raw {
+    body: Vec<u8>,
+    /// It is longer than what is kept.
+    overflowed: bool,
+    media_type: Vec<u8>,
+}
+
+impl Raw {
+    fn extend(&mut self, data: &[u8]) {
+        self.overflowed |= self.body.len() + data.len() > RAW_BYTES_MAX;
+        if !self.overflowed {
+            self.body.extend_from_slice(data);
+        }
+    }
 }
 
 /// What the next byte belongs to.
@@ -231,18 +245,18 @@ impl ReplyDecoder {
     /// Keeps the body of each reply as it comes, too.
     #[must_use]
     pub fn keeping_raw(mut self) -> Self {
-        self.raw = Some(Vec::new());
+        self.raw = Some(Box::default());
         self
     }
 
     /// The body so far, without framing; absent unless bodies are kept, and when it is longer than 512 KiB.
     pub fn raw(&self) -> Option<&[u8]> {
-        self.raw.as_deref().filter(|_| !self.raw_overflowed)
+        self.raw.as_deref().filter(|raw| !raw.overflowed).map(|raw| raw.body.as_slice())
     }
 
     /// The media type of a body that is kept; empty when the server names none.
     pub fn media_type(&self) -> &[u8] {
-        &self.media_type
+        self.raw.as_deref().map_or(&[], |raw| raw.media_type.as_slice())
     }
 
     /// Whether the body is an event stream.
@@ -255,7 +269,7 @@ impl ReplyDecoder {
         Self {
             reader: self.reader.clone(),
             kept: self.kept.as_ref().map(|kept| Box::new(kept.fresh())),
-            raw: self.raw.as_ref().map(|_| Vec::new()),
+            raw: self.raw.as_ref().map(|_| Box::default()),
             ..Self::default()
         }
     }
@@ -286,10 +300,10 @@ impl ReplyDecoder {
             kept.reset();
         }
         if let Some(raw) = &mut self.raw {
-            raw.clear();
-            raw.shrink_to(RETAINED_BYTES_MAX);
-            self.raw_overflowed = false;
-            self.media_type.clear();
+            raw.body.clear();
+            raw.body.shrink_to(RETAINED_BYTES_MAX);
+            raw.overflowed = false;
+            raw.media_type.clear();
         }
         self.is_stream = false;
         self.content_fault = None;
@@ -355,10 +369,7 @@ impl ReplyDecoder {
                 Place::Body(body) => match body.framing.next(bytes)? {
                     Piece::Data(data) => {
                         if let Some(raw) = &mut self.raw {
-                            self.raw_overflowed |= raw.len() + data.len() > RAW_BYTES_MAX;
-                            if !self.raw_overflowed {
-                                raw.extend_from_slice(data);
-                            }
+                            raw.extend(data);
                         }
                         let is_last = body.framing.is_counted_out();
                         match body.holds {
@@ -416,9 +427,9 @@ impl ReplyDecoder {
             return Ok(false);
         }
         let head = Head::read(whole).map_err(|detail| Fault::NotHttp { detail })?;
-        if self.raw.is_some() {
-            self.media_type.clear();
-            self.media_type.extend_from_slice(head::media_type(whole));
+        if let Some(raw) = &mut self.raw {
+            raw.media_type.clear();
+            raw.media_type.extend_from_slice(head::media_type(whole));
         }
         self.carried.clear();
         if matches!(head.status, 100..=199 if head.status != 101) {
