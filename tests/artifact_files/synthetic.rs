@@ -34,6 +34,7 @@ impl Dice {
 
 /// What a synthetic run is made of.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) shards: u16,
