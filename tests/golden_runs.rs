@@ -399,6 +399,12 @@ fn threshold_abort() {
     // The reference's exit code is 0.
     let played = play("threshold-abort", MockOptions { faults, seed: 3, ..server(20, 3) }, &rest, 1, None);
     assert_eq!(load(&played.artifacts.join("profile_export_aiperf.json"))["was_cancelled"], true);
+    let ready = load(&played.artifacts.join(".aiperf_results_ready.json"));
+    assert_eq!((&ready["was_cancelled"], &ready["terminal_phase"]), (&true.into(), &"b".into()));
+    assert!(
+        ready["terminal_error"].as_str().unwrap().contains("`failed_request_threshold` of 0.2"),
+        "{ready}"
+    );
 }
 
 #[test]
