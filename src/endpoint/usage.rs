@@ -117,6 +117,38 @@ pub const REASONING_KEY: &str = "thoughtsTokenCount";
 pub const WRAPPER_KEYS: [&str; 3] = ["usageMetadata", "meta", "tokens"];
 
 impl Usage {
+    /// How many counts there are.
+    pub const COUNTS: usize = 5;
+
+    /// All counts but the details, in one order.
+    pub const fn counts(&self) -> [Option<u64>; Self::COUNTS] {
+        let Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens,
+            reasoning_tokens,
+            cached_tokens,
+            details: _,
+        } = *self;
+        [prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens]
+    }
+
+    /// The counts in the order of [`Usage::counts`], without details.
+    pub const fn of_counts(counts: [Option<u64>; Self::COUNTS]) -> Self {
+        let [prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens] = counts;
+        let details = UsageDetails {
+            cache_write_tokens: None,
+            cache_miss_tokens: None,
+            prompt_audio_tokens: None,
+            prompt_audio_seconds: None,
+            tool_use_prompt_tokens: None,
+            completion_audio_tokens: None,
+            accepted_prediction_tokens: None,
+            rejected_prediction_tokens: None,
+        };
+        Self { prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens, details }
+    }
+
     /// Reads a `usage` object; absent when it is none or empty.
     pub fn read(usage: &Value) -> Option<Self> {
         let Value::Object(outer) = usage else { return None };

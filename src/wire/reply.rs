@@ -9,13 +9,15 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Speech, Spoiled, Texts, Usage};
+use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Texts, Usage};
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Delta, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
-use crate::wire::kept::Kept;
+use crate::wire::kept::{Kept, read_any, speech};
 use crate::wire::known::{Found, Known};
 use crate::wire::likeness::{Alike, Likeness};
+use crate::wire::plain::offset_in;
+use crate::wire::raw::Raw;
 use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 
 /// Largest head, in bytes.
@@ -28,8 +30,6 @@ const TLS_ALERT: u8 = 21;
 const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is kept of the body of an error status, in bytes; the rest is read and dropped.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// The longest body that is kept as it comes, in bytes; a longer one is not kept at all.
-const RAW_BYTES_MAX: usize = 512 * 1024;
 /// A buffer larger than this is given back when the reply is over.
 const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
@@ -56,24 +56,6 @@ pub struct ReplyDecoder {
     content_fault: Option<Box<Fault>>,
     any_message: bool,
     any_content: bool,
-}
-
-/// A body as it comes.
-#[derive(Debug, Default)]
-struct Raw {
-    body: Vec<u8>,
-    /// It is longer than what is kept.
-    overflowed: bool,
-    media_type: Vec<u8>,
-}
-
-impl Raw {
-    fn extend(&mut self, data: &[u8]) {
-        self.overflowed |= self.body.len() + data.len() > RAW_BYTES_MAX;
-        if !self.overflowed {
-            self.body.extend_from_slice(data);
-        }
-    }
 }
 
 /// What the next byte belongs to.
@@ -251,12 +233,12 @@ impl ReplyDecoder {
 
     /// The body so far, without framing; absent unless bodies are kept, and when it is longer than 512 KiB.
     pub fn raw(&self) -> Option<&[u8]> {
-        self.raw.as_deref().filter(|raw| !raw.overflowed).map(|raw| raw.body.as_slice())
+        self.raw.as_deref().and_then(Raw::body)
     }
 
     /// The media type of a body that is kept; empty when the server names none.
     pub fn media_type(&self) -> &[u8] {
-        self.raw.as_deref().map_or(&[], |raw| raw.media_type.as_slice())
+        self.raw.as_deref().map_or(&[], Raw::media_type)
     }
 
     /// Whether the body is an event stream.
@@ -300,10 +282,7 @@ impl ReplyDecoder {
             kept.reset();
         }
         if let Some(raw) = &mut self.raw {
-            raw.body.clear();
-            raw.body.shrink_to(RETAINED_BYTES_MAX);
-            raw.overflowed = false;
-            raw.media_type.clear();
+            raw.reset(RETAINED_BYTES_MAX);
         }
         self.is_stream = false;
         self.content_fault = None;
@@ -359,10 +338,11 @@ impl ReplyDecoder {
     /// Reads on until the bytes or the reply are at their end.
     fn advance(&mut self, bytes: &mut &[u8], fed: &mut Fed, known: &mut Known) -> Result<Progress, Fault> {
         loop {
+            self.chunks_like_the_last(bytes, fed);
             match &mut self.place {
                 Place::Done => return Ok(Progress::Complete { reusable: false }),
                 Place::Head { .. } => {
-                    if !self.head(bytes, fed)? {
+                    if !self.head(bytes, fed, known)? {
                         return Ok(Progress::Pending);
                     }
                 }
@@ -399,8 +379,19 @@ impl ReplyDecoder {
     }
 
     /// Reads the head; false when it goes on beyond the bytes.
-    fn head(&mut self, bytes: &mut &[u8], fed: &mut Fed) -> Result<bool, Fault> {
+    fn head(&mut self, bytes: &mut &[u8], fed: &mut Fed, known: &mut Known) -> Result<bool, Fault> {
         let Place::Head { end } = &mut self.place else { return Ok(true) };
+        if self.carried.is_empty()
+            && let Some((head, length)) = known.find_head(bytes)
+        {
+            let (whole, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
+            *bytes = rest;
+            if let Some(raw) = &mut self.raw {
+                raw.begin(whole);
+            }
+            self.begin_body(head.clone(), fed);
+            return Ok(true);
+        }
         let found = end.find(bytes);
         let (part, rest) = bytes.split_at(found.unwrap_or(bytes.len()));
         *bytes = rest;
@@ -427,9 +418,9 @@ impl ReplyDecoder {
             return Ok(false);
         }
         let head = Head::read(whole).map_err(|detail| Fault::NotHttp { detail })?;
+        known.learn_head(whole, &head);
         if let Some(raw) = &mut self.raw {
-            raw.media_type.clear();
-            raw.media_type.extend_from_slice(head::media_type(whole));
+            raw.begin(whole);
         }
         self.carried.clear();
         if matches!(head.status, 100..=199 if head.status != 101) {
@@ -437,12 +428,49 @@ impl ReplyDecoder {
             self.place = Place::default();
             return Ok(true);
         }
+        self.begin_body(head, fed);
+        Ok(true)
+    }
+
+    /// The head is read; the body follows.
+    fn begin_body(&mut self, head: Head, fed: &mut Fed) {
         fed.status = Some(head.status);
         let error = (!head.is_success()).then(|| Box::new((head.status, head.reason)));
         let Head { framing, holds, keeps_alive, .. } = head;
         self.is_stream = matches!(holds, Holds::Events);
         self.place = Place::Body(Body { framing, holds, keeps_alive, read_in_place: false, error });
-        Ok(true)
+    }
+
+    /// Takes whole chunks off `bytes` that each hold one event like the last one.
+    #[inline]
+    fn chunks_like_the_last(&mut self, bytes: &mut &[u8], fed: &mut Fed) {
+        if !self.takes_likeness() || self.raw.is_some() {
+            return;
+        }
+        let Place::Body(Body { framing: Framing::Chunked(chunked), .. }) = &mut self.place else { return };
+        let (mut messages, mut body_bytes) = (0, 0);
+        while let Some((event, rest)) = chunked.whole(bytes)
+            && let Some(text) = self.likeness.text_of(event)
+        {
+            chunked.pass();
+            messages += 1;
+            body_bytes += event.len();
+            *bytes = rest;
+            if let Some(kept) = &mut self.kept {
+                kept.piece(text, speech(self.likeness.has_output()));
+            }
+        }
+        fed.body_bytes += body_bytes;
+        fed.messages += messages;
+        fed.contents += messages;
+        fed.outputs += if self.likeness.has_output() { messages } else { 0 };
+    }
+
+    /// Whether an event like the last one may be taken as one. What was learnt from an earlier reply holds for
+    /// this one too, once it has content of its own.
+    #[inline]
+    const fn takes_likeness(&self) -> bool {
+        self.any_content && self.carried.is_empty() && self.events.is_between()
     }
 
     fn carry(&mut self, bytes: &[u8], what: &'static str, limit_bytes: usize) -> Result<(), Fault> {
@@ -456,7 +484,7 @@ impl ReplyDecoder {
     /// Takes a piece of an event stream.
     fn stream(&mut self, piece: &[u8], fed: &mut Fed, known: &mut Known) -> Result<(), Fault> {
         let mut rest = piece;
-        loop {
+        while !rest.is_empty() {
             while let Some(Alike { taken, text, output }) = self.like_the_last(rest) {
                 fed.body_bytes += taken;
                 fed.messages += 1;
@@ -473,11 +501,16 @@ impl ReplyDecoder {
                 fed.body_bytes += found.taken;
                 fed.messages += 1;
                 self.any_message = true;
+                if found.delta.usage.is_some() {
+                    self.usage = found.delta.usage;
+                }
                 if let Some(text) = &found.text {
                     fed.contents += 1;
                     fed.outputs += u32::from(found.delta.output);
                     self.any_content = true;
-                    self.likeness.learn(event, text, found.delta.output);
+                    if found.delta.usage.is_none() {
+                        self.likeness.learn(event, text, found.delta.output);
+                    }
                     if let Some(kept) = &mut self.kept {
                         let text = event.get(text.clone()).unwrap_or_default();
                         kept.piece(text, speech(found.delta.output));
@@ -510,6 +543,7 @@ impl ReplyDecoder {
                 }
             }
         }
+        Ok(())
     }
 
     /// Reads the event that was carried over.
@@ -526,9 +560,7 @@ impl ReplyDecoder {
     /// The event at the start of `bytes` that is like the last one. Asked only between events.
     #[inline]
     fn like_the_last(&self, bytes: &[u8]) -> Option<Alike> {
-        // What was learnt from an earlier reply holds for this one too, once it has content of its own.
-        let between = self.any_content && self.carried.is_empty() && self.events.is_between();
-        if between { self.likeness.matches(bytes) } else { None }
+        if self.takes_likeness() { self.likeness.matches(bytes) } else { None }
     }
 
     /// Reads one event; `whole` are its bytes up to the next event, if they stand in one piece.
@@ -553,8 +585,8 @@ impl ReplyDecoder {
                 {
                     let text = text.map(|text| start + text.start..start + text.end);
                     known.learn(whole, text.as_ref(), delta);
-                    if let Some(text) = &text {
-                        self.likeness.learn(whole, text, delta.output);
+                    if let Some(text) = text.filter(|_| delta.usage.is_none()) {
+                        self.likeness.learn(whole, &text, delta.output);
                     }
                 }
                 Ok(())
@@ -574,8 +606,8 @@ impl ReplyDecoder {
         if at_event { known.find(bytes) } else { None }
     }
 
-    /// Reads the JSON of one message. Answers with what it says and the place of its one text, when nothing
-    /// but that text told anything.
+    /// Reads the JSON of one message. Answers with what it says and the place of its one text, unless it says
+    /// more than that text and its counts.
     fn content(&mut self, data: &[u8], fed: &mut Fed) -> Option<(Delta, Option<Range<usize>>)> {
         fed.messages += 1;
         self.any_message = true;
@@ -603,7 +635,7 @@ impl ReplyDecoder {
                 fed.outputs += u32::from(delta.output);
                 self.any_content |= delta.content;
                 self.usage = delta.usage.or(self.usage);
-                return (!is_call).then(|| (delta, text.filter(|_| delta.usage.is_none())));
+                return (!is_call).then_some((delta, text));
             }
             Reading::Nothing => return None,
             Reading::Array => Fault::JsonArray,
@@ -650,35 +682,6 @@ impl ReplyDecoder {
             }
         })
     }
-}
-
-/// Reads a message of any endpoint type.
-fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
-    match reader.read(data) {
-        Ok(reading) => {
-            if let Some(kept) = kept {
-                kept.message(data, reading.content.as_ref());
-            }
-            Reading::Delta(Delta {
-                content: reading.content.is_some(),
-                output: reading.content.is_some_and(|content| content.is_output()),
-                usage: reading.usage,
-            })
-        }
-        Err(Spoiled::Array) => Reading::Array,
-        Err(Spoiled::Scalar(type_name)) => Reading::Scalar(type_name),
-    }
-}
-
-/// What the text of a message is that has but one.
-const fn speech(output: bool) -> Speech {
-    if output { Speech::Output } else { Speech::Reasoning }
-}
-
-/// Where `part` begins in `whole`; absent when it is not a part of it.
-fn offset_in(whole: &[u8], part: &[u8]) -> Option<usize> {
-    let offset = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
-    (offset + part.len() <= whole.len()).then_some(offset)
 }
 
 /// The kept bytes of an error body as text, without a character that the limit cut.
