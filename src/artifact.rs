@@ -3,6 +3,7 @@
 //! Files are written under a temporary name and renamed, so that a reader never sees half of one.
 
 pub mod adaptive;
+mod api_error;
 pub mod calibration;
 pub mod client_report;
 pub mod console;
@@ -43,10 +44,13 @@ use crate::measure::{Cost, PhaseTally};
 use crate::telemetry::Telemetry;
 use crate::time::{Clock, Nanos, Stamp};
 use serde_json::json;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Name of the manifest.
 pub const MANIFEST: &str = "phase_manifest.json";
+/// Name of the marker that stands while results are written.
+pub const PROCESSING: &str = ".aiperf_results_processing.json";
 /// Name of the marker that is written last.
 pub const READY: &str = ".aiperf_results_ready.json";
 
@@ -69,6 +73,8 @@ pub struct FinishedRun<'a> {
     pub phases: Vec<FinishedPhase>,
     /// Ended before all phases were done.
     pub interrupted: bool,
+    /// The phase that gave the run up, and why; absent unless one did.
+    pub given_up: Option<(String, String)>,
     /// Lines that the record file lacks because the disk was too slow or failed.
     pub records_lost: u64,
     /// The shards that drove it.
@@ -185,6 +191,9 @@ pub struct Written {
 pub fn write_results(directory: &Path, run: &FinishedRun<'_>, results: &Results) -> Written {
     let tables = console::tables(run, results, run.console_width);
     let footer = console::footer(directory, run, results);
+    // Whoever waits for results sees that they are on their way. Not a result: that it cannot be written is no
+    // failure, and what keeps it from being written will show again below.
+    let _ = write_bytes(directory, PROCESSING, b"{\"processing\":true}");
     let mut failures = Vec::new();
     let mut keep = |written: Result<(), WriteFailure>| failures.extend(written.err());
 
@@ -231,7 +240,13 @@ pub fn write_results(directory: &Path, run: &FinishedRun<'_>, results: &Results)
     if let (Some(members), false) = (ready.as_object_mut(), failed.is_empty()) {
         members.insert("failed_exporters".to_owned(), json!(failed));
     }
+    if let (Some(members), Some((phase, why))) = (ready.as_object_mut(), &run.given_up) {
+        members.insert("terminal_phase".to_owned(), json!(phase));
+        members.insert("terminal_error".to_owned(), json!(why));
+    }
     failures.extend(write_bytes(directory, READY, ready.to_string().as_bytes()).err());
+    // The directory may be gone, and the marker with it.
+    let _ = fs::remove_file(directory.join(PROCESSING));
     Written { tables, footer, failures, missing }
 }
 

@@ -28,12 +28,14 @@ pub mod known;
 mod likeness;
 mod plain;
 pub mod protocol;
+mod raw;
 pub mod reply;
 pub mod request;
 mod sse;
 pub mod tls;
 
 pub use crate::endpoint::Usage;
+pub use crate::endpoint::usage::{Detail, UsageDetails};
 pub use known::Known;
 pub use protocol::{Protocol, TokenSource};
 pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};

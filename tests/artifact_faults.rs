@@ -142,6 +142,65 @@ fn a_directory_that_is_removed_during_the_run_is_written_again_in_full() {
     check_console(&output);
 }
 
+const OUTPUTS: &str = "  artifacts: {export_outputs_json: true}\n";
+
+/// Every reply of the profiling phase is there, in order, with its text.
+fn check_outputs(run: &Run, requests: u64) {
+    let outputs = run.json("outputs.json");
+    let data = outputs["data"].as_array().unwrap();
+    let numbers: Vec<u64> = data.iter().map(|entry| entry["session_num"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..requests).collect::<Vec<_>>());
+    assert!(data.iter().all(|entry| !entry["response_text"].as_str().unwrap().is_empty()));
+}
+
+#[test]
+fn replies_that_the_disk_does_not_take_wait_in_memory_for_the_end() {
+    let run = Run::new(&(config(&TWO_PHASES) + OUTPUTS));
+    fs::create_dir(run.path("")).unwrap();
+    symlink("/dev/full", run.path(".outputs.json.scratch")).unwrap();
+    let output = run.run(&with_mock(&[]));
+    assert_ok(&output);
+    check_outputs(&run, 40);
+    assert!(!run.path(".outputs.json.scratch").exists());
+    assert_eq!(number(&run.json("client_report.json"), "/records_lost"), 0);
+}
+
+#[test]
+fn replies_outlive_their_directory() {
+    let (mock, url) = slow_server();
+    let run = Run::new(
+        &(config(&["{name: load, kind: profiling, type: concurrency, concurrency: 2, requests: 20}"])
+            + OUTPUTS),
+    );
+    let mut child =
+        run.command(&["--url", &url]).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut told = read_until(&mut stderr, "Phase load (profiling) started");
+    fs::remove_dir_all(run.path("")).unwrap();
+    stderr.read_to_string(&mut told).unwrap();
+    let output = child.wait_with_output().unwrap();
+    mock.stop().unwrap();
+    assert_eq!(output.status.code(), Some(1), "the record file was removed: {told}");
+    check_outputs(&run, 20);
+}
+
+#[test]
+fn a_directory_in_the_way_of_the_replies_costs_them_alone_and_they_are_counted() {
+    let run = Run::new(&(config(&TWO_PHASES) + OUTPUTS));
+    fs::create_dir_all(run.path("outputs.json/deep")).unwrap();
+    let output = run.run(&with_mock(&[]));
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("outputs.json: "), "{}", told(&output));
+    assert!(
+        told(&output).contains("40 lines of the files of single requests were lost"),
+        "{}",
+        told(&output)
+    );
+    assert_eq!(number(&run.json("client_report.json"), "/records_lost"), 40);
+    assert_eq!(run.records().len(), 46);
+    check_console(&output);
+}
+
 #[test]
 fn a_second_run_into_the_same_directory_is_refused_and_harms_nothing() {
     let (mock, url) = slow_server();

@@ -50,6 +50,7 @@ fn good(start: u64) -> Record {
             total_tokens: Some(28),
             reasoning_tokens: None,
             cached_tokens: None,
+            ..Usage::default()
         }),
         isl_tokens: Some(32),
         osl_tokens: Some(4),

@@ -53,7 +53,17 @@ fn members(names: &'static [&'static str], values: BoxedStrategy<String>) -> imp
 }
 
 fn usage() -> impl Strategy<Value = String> {
-    let detail = members(&["cached_tokens", "reasoning_tokens", "audio_tokens"], value().boxed()).boxed();
+    let detail = members(
+        &[
+            "cached_tokens",
+            "reasoning_tokens",
+            "audio_tokens",
+            "accepted_prediction_tokens",
+            "rejected_prediction_tokens",
+        ],
+        value().boxed(),
+    )
+    .boxed();
     members(
         &[
             "prompt_tokens",
@@ -63,6 +73,10 @@ fn usage() -> impl Strategy<Value = String> {
             "completion_tokens_details",
             "input_tokens",
             "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "prompt_cache_miss_tokens",
+            "prompt_audio_seconds",
+            "toolUsePromptTokenCount",
             "tokens",
             "other",
         ],

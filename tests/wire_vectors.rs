@@ -56,6 +56,7 @@ fn assert_sums(sums: &Sums, vector: &Value) {
             total_tokens: usage["total_tokens"].as_u64(),
             reasoning_tokens: usage["completion_tokens_details"]["reasoning_tokens"].as_u64(),
             cached_tokens: usage["prompt_tokens_details"]["cached_tokens"].as_u64(),
+            ..Usage::default()
         };
         assert_eq!(sums.usage, Some(expected), "{name}");
     }

@@ -3,7 +3,7 @@
 use crate::artifact::grid::{Align, Grid, wrap};
 use crate::artifact::json::INCOMPLETE_REASON;
 use crate::artifact::results::{Results, Scope};
-use crate::artifact::{FinishedRun, names, panel, telemetry};
+use crate::artifact::{FinishedRun, api_error, names, panel, telemetry};
 use crate::measure::catalogue::Table;
 use crate::measure::statistics::Statistics;
 use crate::measure::summary::{Summary, Value};
@@ -42,6 +42,9 @@ pub fn tables(run: &FinishedRun<'_>, results: &Results, width: usize) -> String 
         );
     }
     let errors = &results.root.errors;
+    if let Some(panel) = api_error::panel_of(errors, run.config, width) {
+        let _ = write!(text, "\n{panel}");
+    }
     if !errors.is_empty() {
         let _ = write!(text, "\n{}", error_table(errors).draw(width));
     }

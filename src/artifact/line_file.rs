@@ -7,7 +7,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
@@ -63,6 +63,38 @@ impl LineFile {
             offer_at: PIECE_BYTES,
             fault: None,
         })
+    }
+
+    /// Takes away the file's name. Its lines can be read by [`Self::read_at`] and go with the program, whatever
+    /// becomes of it or of the directory.
+    ///
+    /// # Errors
+    /// The name cannot be taken away.
+    pub fn forget_name(&self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+
+    /// Lines for which there was no room.
+    pub fn lost(&self) -> u64 {
+        self.lost_lines
+    }
+
+    /// Reads what was written from the byte `at` of all that was taken, be it in the file or still held.
+    ///
+    /// # Errors
+    /// The file cannot be read, or there is less than that.
+    pub fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let in_file = usize::try_from(self.written_bytes.saturating_sub(at)).unwrap_or(usize::MAX);
+        let (of_file, of_held) = into.split_at_mut(in_file.min(into.len()));
+        if !of_file.is_empty() {
+            self.file.read_exact_at(of_file, at)?;
+        }
+        if !of_held.is_empty() {
+            let from = usize::try_from(at.saturating_sub(self.written_bytes)).unwrap_or(usize::MAX);
+            let held = self.held.get(from..).and_then(|held| held.get(..of_held.len()));
+            of_held.copy_from_slice(held.ok_or(io::ErrorKind::UnexpectedEof)?);
+        }
+        Ok(())
     }
 
     /// Writes what is held, and puts the file back in its place if it is no longer there.
@@ -189,6 +221,32 @@ mod tests {
         let Finished { lines, lost, fault } = file.finish();
         assert_eq!((lines, lost, fault), (3_000, 0, None));
         assert_eq!(fs::read(&path).unwrap(), expected);
+    }
+
+    #[test]
+    fn lines_without_a_name_are_read_back_from_the_file_and_from_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        for path in [directory.path().join("lines"), directory.path().join("full")] {
+            if path.ends_with("full") {
+                std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+            }
+            let mut file = LineFile::create(&path).unwrap();
+            file.forget_name().unwrap();
+            assert!(!path.exists());
+            for number in 0..3_000 {
+                file.write_all(&line(number)).unwrap();
+            }
+            assert_eq!((file.lost(), file.written_bytes > 0), (0, path.ends_with("lines")));
+            let mut at = 0;
+            for number in 0..3_000 {
+                let expected = line(number);
+                let mut read = vec![0; expected.len()];
+                file.read_at(at, &mut read).unwrap();
+                assert_eq!(read, expected);
+                at += expected.len() as u64;
+            }
+            assert!(file.read_at(at, &mut [0]).is_err());
+        }
     }
 
     #[test]

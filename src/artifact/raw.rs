@@ -135,7 +135,7 @@ impl Sink for RawFile {
         match self.without_reply {
             0 => Ok(()),
             missing => Err(io::Error::other(format!(
-                "{missing} lines are without their reply: it was too long, or too many came at once"
+                "{missing} lines are without their reply: it was longer than 512 KiB, or too much came at once"
             ))),
         }
     }
@@ -179,14 +179,19 @@ pub(super) fn request_headers(headers: &[RawHeader], record: &Record) -> Json {
 
 /// The messages of a stream with the times at which they were whole, or the body with the time of its end.
 fn responses(raw: &[u8], reads: &[u8]) -> Json {
-    let (is_stream, reads) = RawReads::unpack(reads);
-    let reads: Vec<(Stamp, usize)> = reads.collect();
+    let unpacked = RawReads::unpack(reads);
+    let reads: Vec<(Stamp, usize)> = unpacked.reads().collect();
     let whole_at = |end: usize| {
         let read = reads.iter().find(|(_, bytes)| *bytes >= end).or_else(|| reads.last());
         read.map_or(0, |(stamp, _)| nanos(*stamp))
     };
-    if !is_stream {
-        return json!([{"perf_ns": whole_at(raw.len()), "text": String::from_utf8_lossy(raw)}]);
+    if !unpacked.is_stream {
+        let mut item = json!({"perf_ns": whole_at(raw.len()), "text": String::from_utf8_lossy(raw)});
+        let media_type = String::from_utf8_lossy(unpacked.media_type).to_lowercase();
+        if let (Some(members), false) = (item.as_object_mut(), media_type.is_empty()) {
+            members.insert("content_type".to_owned(), json!(media_type));
+        }
+        return json!([item]);
     }
     let mut messages = Vec::new();
     let mut packets = Vec::new();
@@ -230,7 +235,7 @@ mod tests {
     #[test]
     fn messages_carry_the_time_at_which_they_were_whole() {
         let mut reads = RawReads::default();
-        reads.begin(true);
+        reads.begin(true, b"text/event-stream");
         reads.push(Stamp::from_nanos(10), 12);
         reads.push(Stamp::from_nanos(20), 40);
         let raw = b"data: {\"a\":1}\n\n: ping\r\n\r\ndata: [DONE]\n\n";
@@ -242,7 +247,11 @@ mod tests {
                 {"perf_ns": 20, "packets": [{"name": "data", "value": "[DONE]"}]},
             ])
         );
-        reads.begin(false);
+        reads.begin(false, b"Application/JSON");
+        reads.push(Stamp::from_nanos(30), 2);
+        let whole = json!([{"perf_ns": 30, "text": "{}", "content_type": "application/json"}]);
+        assert_eq!(responses(b"{}", reads.packed()), whole);
+        reads.begin(false, b"");
         reads.push(Stamp::from_nanos(30), 2);
         assert_eq!(responses(b"{}", reads.packed()), json!([{"perf_ns": 30, "text": "{}"}]));
     }

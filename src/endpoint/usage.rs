@@ -1,5 +1,7 @@
 //! Token counts as servers report them, under every vendor's names.
 
+use std::num::NonZeroU32;
+
 use serde_json::{Map, Value};
 
 /// Token counts as the server reports them, whatever names it uses.
@@ -15,6 +17,55 @@ pub struct Usage {
     pub reasoning_tokens: Option<u64>,
     /// Part of the prompt that came from the server's cache.
     pub cached_tokens: Option<u64>,
+    /// What few servers report.
+    pub details: UsageDetails,
+}
+
+/// Counts that few servers report. They are kept small: every message that is read carries room for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageDetails {
+    /// Tokens of the prompt that went into the server's cache.
+    pub cache_write_tokens: Option<Detail>,
+    /// Tokens of the prompt that the cache did not have.
+    pub cache_miss_tokens: Option<Detail>,
+    /// Tokens of the prompt that were sound.
+    pub prompt_audio_tokens: Option<Detail>,
+    /// Length of the sound in the prompt, in whole seconds.
+    pub prompt_audio_seconds: Option<Detail>,
+    /// Tokens of the prompt that describe the use of tools.
+    pub tool_use_prompt_tokens: Option<Detail>,
+    /// Tokens of the reply that were sound.
+    pub completion_audio_tokens: Option<Detail>,
+    /// Tokens of a prediction sent along that the reply took over.
+    pub accepted_prediction_tokens: Option<Detail>,
+    /// Tokens of it that the reply did not take.
+    pub rejected_prediction_tokens: Option<Detail>,
+}
+
+impl UsageDetails {
+    /// Whether there is any.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A count from 0 to [`Detail::MAX`] that takes no more room when it may be absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detail(NonZeroU32);
+
+impl Detail {
+    /// The largest count that can be kept.
+    pub const MAX: u64 = u32::MAX as u64 - 1;
+
+    /// Keeps `count`; absent when it is larger than [`Self::MAX`].
+    pub fn new(count: u64) -> Option<Self> {
+        u32::try_from(count.checked_add(1)?).ok().and_then(NonZeroU32::new).map(Self)
+    }
+
+    /// The count.
+    pub const fn count(self) -> u64 {
+        self.0.get() as u64 - 1
+    }
 }
 
 /// Names of the prompt's token count, the first one present wins.
@@ -46,6 +97,20 @@ pub const CACHED_KEYS: [&str; 5] = [
     "cacheReadInputTokens",
     "cached_tokens",
 ];
+/// Names of the count written to the cache.
+pub const CACHE_WRITE_KEYS: [&str; 2] = ["cache_creation_input_tokens", "cacheWriteInputTokens"];
+/// Name of the count that the cache did not have.
+pub const CACHE_MISS_KEY: &str = "prompt_cache_miss_tokens";
+/// Name of the length of sound.
+pub const AUDIO_SECONDS_KEY: &str = "prompt_audio_seconds";
+/// Name of the count for tools.
+pub const TOOL_USE_KEY: &str = "toolUsePromptTokenCount";
+/// Name of the count of sound, inside the details of prompt and reply.
+pub const AUDIO_KEY: &str = "audio_tokens";
+/// Name of the count taken over from a prediction, inside the reply's details.
+pub const ACCEPTED_KEY: &str = "accepted_prediction_tokens";
+/// Name of the count not taken over, inside the reply's details.
+pub const REJECTED_KEY: &str = "rejected_prediction_tokens";
 /// Name of the reasoning count, outside the details.
 pub const REASONING_KEY: &str = "thoughtsTokenCount";
 /// Objects that some vendors put around the counts.
@@ -55,16 +120,33 @@ impl Usage {
     /// How many counts there are.
     pub const COUNTS: usize = 5;
 
-    /// All counts in one order.
+    /// All counts but the details, in one order.
     pub const fn counts(&self) -> [Option<u64>; Self::COUNTS] {
-        let Self { prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens } = *self;
+        let Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens,
+            reasoning_tokens,
+            cached_tokens,
+            details: _,
+        } = *self;
         [prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens]
     }
 
-    /// The counts in the order of [`Usage::counts`].
+    /// The counts in the order of [`Usage::counts`], without details.
     pub const fn of_counts(counts: [Option<u64>; Self::COUNTS]) -> Self {
         let [prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens] = counts;
-        Self { prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens }
+        let details = UsageDetails {
+            cache_write_tokens: None,
+            cache_miss_tokens: None,
+            prompt_audio_tokens: None,
+            prompt_audio_seconds: None,
+            tool_use_prompt_tokens: None,
+            completion_audio_tokens: None,
+            accepted_prediction_tokens: None,
+            rejected_prediction_tokens: None,
+        };
+        Self { prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens, details }
     }
 
     /// Reads a `usage` object; absent when it is none or empty.
@@ -93,6 +175,18 @@ impl Usage {
                 .or_else(|| count(&REASONING_KEY)),
             cached_tokens: detail(&PROMPT_DETAILS_KEYS, "cached_tokens")
                 .or_else(|| CACHED_KEYS.iter().find_map(count)),
+            details: UsageDetails {
+                cache_write_tokens: CACHE_WRITE_KEYS.iter().find_map(count).and_then(Detail::new),
+                cache_miss_tokens: count(&CACHE_MISS_KEY).and_then(Detail::new),
+                prompt_audio_tokens: detail(&PROMPT_DETAILS_KEYS, AUDIO_KEY).and_then(Detail::new),
+                prompt_audio_seconds: count(&AUDIO_SECONDS_KEY).and_then(Detail::new),
+                tool_use_prompt_tokens: count(&TOOL_USE_KEY).and_then(Detail::new),
+                completion_audio_tokens: detail(&COMPLETION_DETAILS_KEYS, AUDIO_KEY).and_then(Detail::new),
+                accepted_prediction_tokens: detail(&COMPLETION_DETAILS_KEYS, ACCEPTED_KEY)
+                    .and_then(Detail::new),
+                rejected_prediction_tokens: detail(&COMPLETION_DETAILS_KEYS, REJECTED_KEY)
+                    .and_then(Detail::new),
+            },
         })
     }
 }

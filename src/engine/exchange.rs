@@ -613,7 +613,7 @@ impl Connection {
             && let Some(raw) = self.decoder.raw()
         {
             if record.first_body.is_none() {
-                self.reads.begin(self.decoder.is_stream());
+                self.reads.begin(self.decoder.is_stream(), self.decoder.media_type());
             }
             self.reads.push(now, raw.len());
         }

@@ -52,17 +52,43 @@ impl<'a> Said<'a> {
     }
 }
 
-/// When parts of a body came, packed to go along with it: for each read its stamp and where it ended.
+/// What a body is and when parts of it came, packed to go along with it: for each read its stamp and where it
+/// ended.
 #[derive(Clone, Debug, Default)]
 pub struct RawReads {
     bytes: Vec<u8>,
 }
 
+/// What was packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Unpacked<'a> {
+    /// Whether the body is an event stream.
+    pub is_stream: bool,
+    /// Its media type, without parameters; empty when the server named none.
+    pub media_type: &'a [u8],
+    reads: &'a [u8],
+}
+
+impl<'a> Unpacked<'a> {
+    /// Each read in order: its stamp and where in the body it ended.
+    pub fn reads(self) -> impl Iterator<Item = (Stamp, usize)> + 'a {
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
+        self.reads.chunks_exact(16).map(move |pair| {
+            let (stamp, end) = pair.split_at(8);
+            (Stamp::from_nanos(number(stamp)), usize::try_from(number(end)).unwrap_or(usize::MAX))
+        })
+    }
+}
+
 impl RawReads {
-    /// Forgets everything and says whether the body is an event stream.
-    pub fn begin(&mut self, is_stream: bool) {
+    /// Forgets everything and says whether the body is an event stream and of what media type; one of more than
+    /// 255 bytes is none.
+    pub fn begin(&mut self, is_stream: bool, media_type: &[u8]) {
         self.bytes.clear();
         self.bytes.push(u8::from(is_stream));
+        let length = u8::try_from(media_type.len()).unwrap_or(0);
+        self.bytes.push(length);
+        self.bytes.extend_from_slice(media_type.get(..usize::from(length)).unwrap_or_default());
     }
 
     /// The body was `end` bytes long at `now`.
@@ -76,16 +102,14 @@ impl RawReads {
         &self.bytes
     }
 
-    /// Whether the body is a stream, and each read in order, from what was packed.
-    pub fn unpack(packed: &[u8]) -> (bool, impl Iterator<Item = (Stamp, usize)>) {
-        let (is_stream, reads) =
+    /// What was packed.
+    pub fn unpack(packed: &[u8]) -> Unpacked<'_> {
+        let (is_stream, rest) =
             packed.split_first().map_or((false, packed), |(first, rest)| (*first == 1, rest));
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
-        let reads = reads.chunks_exact(16).map(move |pair| {
-            let (stamp, end) = pair.split_at(8);
-            (Stamp::from_nanos(number(stamp)), usize::try_from(number(end)).unwrap_or(usize::MAX))
-        });
-        (is_stream, reads)
+        let (length, rest) =
+            rest.split_first().map_or((0, rest), |(length, rest)| (usize::from(*length), rest));
+        let (media_type, reads) = rest.split_at_checked(length).unwrap_or((&[], rest));
+        Unpacked { is_stream, media_type, reads }
     }
 }
 
@@ -249,13 +273,16 @@ mod tests {
     #[test]
     fn reads_come_out_as_they_were_packed() {
         let mut reads = RawReads::default();
-        reads.begin(true);
+        reads.begin(true, b"text/event-stream");
         reads.push(Stamp::from_nanos(5), 300);
         reads.push(Stamp::from_nanos(u64::MAX), 70_000);
-        let (is_stream, unpacked) = RawReads::unpack(reads.packed());
-        assert!(is_stream);
+        let unpacked = RawReads::unpack(reads.packed());
+        assert!(unpacked.is_stream && unpacked.media_type == b"text/event-stream");
         let expected = [(Stamp::from_nanos(5), 300), (Stamp::from_nanos(u64::MAX), 70_000)];
-        assert_eq!(unpacked.collect::<Vec<_>>(), expected);
+        assert_eq!(unpacked.reads().collect::<Vec<_>>(), expected);
+        reads.begin(false, &[b'x'; 256]);
+        let unpacked = RawReads::unpack(reads.packed());
+        assert!(!unpacked.is_stream && unpacked.media_type.is_empty() && unpacked.reads().next().is_none());
     }
 
     #[test]

@@ -292,6 +292,14 @@ pub enum Sampled {
     UsagePromptTokensDiffPct,
     UsageCompletionTokensDiffPct,
     UsageReasoningTokensDiffPct,
+    UsagePromptCacheWriteTokens,
+    UsagePromptCacheMissTokens,
+    UsagePromptAudioTokens,
+    UsagePromptAudioSeconds,
+    UsageToolUsePromptTokens,
+    UsageCompletionAudioTokens,
+    UsageAcceptedPredictionTokens,
+    UsageRejectedPredictionTokens,
 }
 
 /// Single values of a scope.
@@ -383,6 +391,9 @@ impl Sampled {
     /// Number of metrics with values per request.
     pub const COUNT: usize = SAMPLED.len();
 
+    /// Those from here on have values only where the server reports details of its usage.
+    pub const DETAILS_FROM: usize = Self::UsagePromptCacheWriteTokens as usize;
+
     /// All of them, in the order of the table.
     pub const ALL: [Self; Self::COUNT] = [
         Self::RequestLatency,
@@ -425,6 +436,14 @@ impl Sampled {
         Self::UsagePromptTokensDiffPct,
         Self::UsageCompletionTokensDiffPct,
         Self::UsageReasoningTokensDiffPct,
+        Self::UsagePromptCacheWriteTokens,
+        Self::UsagePromptCacheMissTokens,
+        Self::UsagePromptAudioTokens,
+        Self::UsagePromptAudioSeconds,
+        Self::UsageToolUsePromptTokens,
+        Self::UsageCompletionAudioTokens,
+        Self::UsageAcceptedPredictionTokens,
+        Self::UsageRejectedPredictionTokens,
     ];
 
     /// Its row.

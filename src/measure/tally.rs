@@ -438,8 +438,10 @@ impl PhaseTally {
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);
         let mut findings = self.find(&facts, good);
+        let detailed = record.usage.is_some_and(|usage| !usage.details.is_empty());
+        let rows = if detailed { Sampled::COUNT } else { Sampled::DETAILS_FROM };
         let readers = if good { &READERS_OF_GOOD } else { &READERS_OF_OTHERS };
-        for (row, (read, samples)) in readers.iter().zip(&mut self.samples).enumerate() {
+        for (row, (read, samples)) in readers.iter().zip(&mut self.samples).take(rows).enumerate() {
             if let Some(value) = read.and_then(|read| read(&facts)) {
                 findings.metrics |= 1 << row;
                 samples.push(value);

@@ -251,7 +251,7 @@ fn look(sweep: &Sweep<'_>, windows: &[(f64, f64)], largest: &mut [f64; CURVES]) 
     let mut smallest = [f64::INFINITY; CURVES];
     let mut looking = Looking::new(windows);
     sweep.walk(|time, levels, touched| {
-        for curve in (0..CURVES).filter(|curve| touched & (1 << curve) != 0) {
+        for curve in ones(u32::from(touched)) {
             let magnitude = levels[curve].abs();
             largest[curve] = largest[curve].max(magnitude);
             held[curve] = if magnitude <= 0.0 || magnitude < RESIDUE * largest[curve] {
@@ -266,6 +266,32 @@ fn look(sweep: &Sweep<'_>, windows: &[(f64, f64)], largest: &mut [f64; CURVES]) 
     looking.close_until(f64::INFINITY);
     Seen { seen: looking.seen, smallest }
 }
+
+/// The places of the ones in `bits`, from the lowest on.
+fn ones(mut bits: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize;
+        let rest = bits & bits.wrapping_sub(1);
+        (std::mem::replace(&mut bits, rest) != 0).then_some(place)
+    })
+}
+
+/// For each set of curves, the series that depend on any of them, one bit each.
+const DEPENDING: [u32; 1 << CURVES] = {
+    let mut depending = [0; 1 << CURVES];
+    let mut curves = 0;
+    while curves < depending.len() {
+        let mut place = 0;
+        while place < Series::ALL.len() {
+            if Series::ALL[place].curves() as usize & curves != 0 {
+                depending[curves] |= 1 << place;
+            }
+            place += 1;
+        }
+        curves += 1;
+    }
+    depending
+};
 
 /// Windows being filled, one after the other.
 struct Looking<'a> {
@@ -308,11 +334,9 @@ impl<'a> Looking<'a> {
     fn change(&mut self, time: f64, levels: &[f64; CURVES], touched: u8) {
         self.close_until(time);
         let Some(&&window) = self.windows.peek() else { return };
-        for (which, standing) in Series::ALL.into_iter().zip(&mut self.series) {
-            if which.curves() & touched == 0 {
-                continue;
-            }
-            let value = which.value(levels);
+        for place in ones(DEPENDING[usize::from(touched)]) {
+            let standing = &mut self.series[place];
+            let value = Series::ALL[place].value(levels);
             if value.map(f64::to_bits) != standing.value.map(f64::to_bits) {
                 standing.hold(time, window);
                 standing.since = time;

@@ -40,6 +40,8 @@ pub(super) struct Gathered {
     pub(super) records_lost: u64,
     /// Ended before all phases were done.
     pub(super) interrupted: bool,
+    /// The phase that gave the run up, and why.
+    pub(super) given_up: Option<(String, String)>,
     /// What went wrong.
     pub(super) faults: Vec<String>,
 }
@@ -139,8 +141,8 @@ impl Conductor<'_, '_> {
         gathered.phases.sort_by_key(|phase| phase.index);
         gathered.shards.sort_by_key(|shard| shard.shard);
         gathered.interrupted = self.interrupt.load(Relaxed) || self.stage.shared.is_over();
-        let given_up = self.stage.shared.given_up();
-        gathered.faults.extend(given_up.and_then(|given_up| given_up_text(plan, given_up)));
+        gathered.given_up = self.stage.shared.given_up().and_then(|given_up| given_up_texts(plan, given_up));
+        gathered.faults.extend(gathered.given_up.iter().map(|(_, why)| why.clone()));
         gathered
     }
 
@@ -214,15 +216,16 @@ fn complete(counter: Option<&Counter>, phase: u16, parts: &mut [ClosedPhase]) {
     }
 }
 
-/// Why the run was given up.
-fn given_up_text(plan: &Plan, given_up: GivenUp) -> Option<String> {
+/// The phase in which the run was given up, and why.
+fn given_up_texts(plan: &Plan, given_up: GivenUp) -> Option<(String, String)> {
     let phase = plan.phase(given_up.phase)?;
-    Some(format!(
+    let why = format!(
         "the run was given up in phase `{}`: {} of {} requests failed, more than its \
          `failed_request_threshold` of {} allows",
         phase.name,
         given_up.failed,
         given_up.ended,
         phase.failed_request_threshold.unwrap_or_default()
-    ))
+    );
+    Some((phase.name.clone(), why))
 }

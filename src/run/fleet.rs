@@ -157,6 +157,7 @@ impl<'o> Fleet<'o> {
             cli_command: options.cli_command.clone(),
             phases: gathered.phases,
             interrupted: gathered.interrupted,
+            given_up: gathered.given_up,
             records_lost,
             shards: gathered.shards,
             counting,
@@ -379,6 +380,8 @@ fn occupy(directory: &Path) -> Result<Option<File>, RunError> {
         // A directory that can be written and not read is of use, too.
         Err(_) => None,
     };
+    // One that was killed while it wrote leaves this one behind; it is written anew in any case.
+    let _ = std::fs::remove_file(directory.join(artifact::PROCESSING));
     let marker = directory.join(artifact::READY);
     match std::fs::remove_file(&marker) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {

@@ -322,21 +322,27 @@ impl Driver {
         self.ring.receive(right);
         let clock = self.shard.clock;
         let deadline = clock.now().plus(WARM_UP_MAX);
-        for round in 0..=WARM_UP_ROUNDS {
-            if round == WARM_UP_ROUNDS {
-                self.ring.close(left);
-                self.ring.close(right);
-            } else {
-                self.ring.send(left, |head| head.extend_from_slice(&[b'x'; 512]), 0..0);
-            }
-            let mut answered = false;
-            while !answered && clock.now() < deadline {
+        'rounds: for _ in 0..WARM_UP_ROUNDS {
+            self.ring.send(left, |head| head.extend_from_slice(&[b'x'; 512]), 0..0);
+            // What was sent can be there before it is known to be sent, and a socket has one send at a time.
+            let (mut is_sent, mut is_received) = (false, false);
+            while !(is_sent && is_received) {
+                if clock.now() >= deadline {
+                    break 'rounds;
+                }
                 self.ring.enter(Wait::AtMost(WAIT_MAX))?;
                 self.ring.reap(&clock, REAP_BATCH, |_, event| {
-                    answered |= matches!(event, Event::Received { .. });
+                    is_sent |= matches!(event, Event::Sent { .. });
+                    is_received |= matches!(event, Event::Received { .. });
                 });
-                answered |= self.ring.sockets() == 0;
             }
+        }
+        self.ring.close(left);
+        self.ring.close(right);
+        let deadline = clock.now().plus(WARM_UP_MAX);
+        while self.ring.sockets() > 0 && clock.now() < deadline {
+            self.ring.enter(Wait::AtMost(WAIT_MAX))?;
+            self.ring.reap(&clock, REAP_BATCH, |_, _| {});
         }
         Ok(())
     }

@@ -125,6 +125,7 @@ fn truthy(value: Option<&Value>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::usage::{Detail, UsageDetails};
 
     fn delta(data: &str) -> Delta {
         match read(data.as_bytes()).0 {
@@ -227,8 +228,11 @@ mod tests {
                 total_tokens: total,
                 reasoning_tokens: reasoning,
                 cached_tokens: cached,
+                details: UsageDetails::default(),
             })
         };
+        let with =
+            |counted: Option<Usage>, details: UsageDetails| counted.map(|usage| Usage { details, ..usage });
         for (text, expected) in [
             ("null", None),
             ("{}", None),
@@ -249,7 +253,10 @@ mod tests {
             ),
             (
                 r#"{"input_tokens":9,"output_tokens":5,"cache_read_input_tokens":4,"cache_creation_input_tokens":2}"#,
-                counts(Some(15), Some(5), None, None, Some(4)),
+                with(
+                    counts(Some(15), Some(5), None, None, Some(4)),
+                    UsageDetails { cache_write_tokens: Detail::new(2), ..UsageDetails::default() },
+                ),
             ),
             (
                 r#"{"promptTokenCount":9,"candidatesTokenCount":5,"totalTokenCount":14,"thoughtsTokenCount":2,"cachedContentTokenCount":7}"#,
@@ -257,7 +264,47 @@ mod tests {
             ),
             (
                 r#"{"usageMetadata":{"inputTokens":1,"cacheReadInputTokens":2,"cacheWriteInputTokens":3,"outputTokens":4,"totalTokens":10}}"#,
-                counts(Some(6), Some(4), Some(10), None, Some(2)),
+                with(
+                    counts(Some(6), Some(4), Some(10), None, Some(2)),
+                    UsageDetails { cache_write_tokens: Detail::new(3), ..UsageDetails::default() },
+                ),
+            ),
+            (
+                r#"{"prompt_tokens":9,"completion_tokens":5,"prompt_tokens_details":{"audio_tokens":0,"cached_tokens":null},
+                    "completion_tokens_details":{"accepted_prediction_tokens":1,"reasoning_tokens":0,
+                    "audio_tokens":2,"rejected_prediction_tokens":3}}"#,
+                with(
+                    counts(Some(9), Some(5), None, Some(0), None),
+                    UsageDetails {
+                        prompt_audio_tokens: Detail::new(0),
+                        completion_audio_tokens: Detail::new(2),
+                        accepted_prediction_tokens: Detail::new(1),
+                        rejected_prediction_tokens: Detail::new(3),
+                        ..UsageDetails::default()
+                    },
+                ),
+            ),
+            (
+                r#"{"prompt_tokens":9,"prompt_cache_hit_tokens":4,"prompt_cache_miss_tokens":5,"prompt_audio_seconds":7}"#,
+                with(
+                    counts(Some(9), None, None, None, Some(4)),
+                    UsageDetails {
+                        cache_miss_tokens: Detail::new(5),
+                        prompt_audio_seconds: Detail::new(7),
+                        ..UsageDetails::default()
+                    },
+                ),
+            ),
+            (
+                r#"{"promptTokenCount":9,"toolUsePromptTokenCount":6}"#,
+                with(
+                    counts(Some(9), None, None, None, None),
+                    UsageDetails { tool_use_prompt_tokens: Detail::new(6), ..UsageDetails::default() },
+                ),
+            ),
+            (
+                r#"{"prompt_tokens":9,"prompt_tokens_details":{"audio_tokens":4294967295}}"#,
+                counts(Some(9), None, None, None, None),
             ),
             (r#"{"meta":{"tokens":{"input_tokens":3}}}"#, counts(Some(3), None, None, None, None)),
             (r#"{"tokens":{"generated_token_count":3}}"#, counts(None, Some(3), None, None, None)),
@@ -284,6 +331,7 @@ mod tests {
             r#"{"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null}"#,
             r#"{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":" Rh\u00efne\n\ud83d\ude00 –"},"logprobs":{"content":[{"token":" R","logprob":-0.25,"bytes":[32,82],"top_logprobs":[]}]},"finish_reason":"stop"}]}"#,
             r#"{"object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":11,"total_tokens":16,"completion_tokens":5,"prompt_tokens_details":null,"completion_tokens_details":{"reasoning_tokens":1}}}"#,
+            r#"{"object":"chat.completion.chunk","choices":[],"usage":{"prompt_tokens":11,"total_tokens":16,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":3,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":1,"audio_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#,
             r#"{"object":"chat.completion.chunk","choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]}}]}"#,
             r#"{"object": "chat.completion.chunk", "choices": [{"delta": {"reasoning_content": "a"}}]}"#,
         ] {

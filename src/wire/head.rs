@@ -56,6 +56,15 @@ pub(in crate::wire) fn can_begin(bytes: &[u8]) -> bool {
     bytes.iter().skip(begun).zip(b"HTTP/1.").all(|(byte, expected)| byte == expected)
 }
 
+/// The media type that a whole head announces, without its parameters; empty when it announces none.
+pub(in crate::wire) fn media_type(head: &[u8]) -> &[u8] {
+    let value = head.split(|byte| *byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at(memchr::memchr(b':', line)?);
+        name.eq_ignore_ascii_case(b"content-type").then(|| value.get(1..).unwrap_or_default())
+    });
+    value.and_then(|value| value.split(|byte| *byte == b';').next()).unwrap_or_default().trim_ascii()
+}
+
 /// What a body holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::wire) enum Holds {
@@ -223,6 +232,17 @@ fn holds(value: &[u8]) -> Holds {
 #[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_media_type_comes_without_its_parameters() {
+        for (head, expected) in [
+            ("HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\n\r\n", "application/json"),
+            ("HTTP/1.1 200 OK\nX: content-type: a\ncontent-TYPE:text/plain\n\n", "text/plain"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", ""),
+        ] {
+            assert_eq!(media_type(head.as_bytes()), expected.as_bytes(), "{head}");
+        }
+    }
 
     #[test]
     fn a_head_ends_at_its_first_empty_line_however_it_is_cut() {

@@ -34,8 +34,9 @@ const SHAPES_MAX: usize = 6;
 const NUMBERS_MAX: usize = 12;
 /// Longest number that is passed over, in digits.
 const DIGITS_MAX: usize = 15;
-/// Numbers of a probe: none of them stands in an ordinary message, and each has as many digits.
-const PROBE: u64 = 987_654_321_000;
+/// Numbers of a probe: none of them stands in an ordinary message, each has as many digits, and each is a count
+/// that every part of a usage can hold.
+const PROBE: u64 = 3_987_654_000;
 
 /// What was read before, of one kind of reply.
 #[derive(Debug, Default)]
@@ -176,7 +177,7 @@ impl Known {
         let mut value = PROBE;
         for place in numbers(event) {
             self.probe.extend_from_slice(event.get(from..place.start)?);
-            let mut digits = *b"000000000000";
+            let mut digits = *b"0000000000";
             let mut rest = value;
             for digit in digits.iter_mut().rev() {
                 *digit += u8::try_from(rest % 10).ok()?;
@@ -192,7 +193,12 @@ impl Known {
         if (probed.content, probed.output) != (delta.content, delta.output) {
             return None;
         }
-        for ((source, count), before) in sources.iter_mut().zip(probed.usage?.counts()).zip(usage.counts()) {
+        let probed = probed.usage?;
+        // Few servers report details, and their places are not looked for.
+        if !probed.details.is_empty() || !usage.details.is_empty() {
+            return None;
+        }
+        for ((source, count), before) in sources.iter_mut().zip(probed.counts()).zip(usage.counts()) {
             match (count, before) {
                 (None, None) => {}
                 (Some(count), Some(_)) if (PROBE..value).contains(&count) => {
@@ -362,6 +368,7 @@ mod tests {
             total_tokens: Some(8),
             reasoning_tokens: None,
             cached_tokens: Some(999_999_999_999_999),
+            ..Usage::default()
         };
         assert_eq!(usage_of(other.as_bytes()), Some(usage));
         let delta = Delta { usage: Some(usage), ..Delta::default() };
@@ -372,6 +379,23 @@ mod tests {
             let unlike = text.replace(from, to);
             assert_ne!(unlike, text);
             assert_eq!(known.find(unlike.as_bytes()), None, "{unlike}");
+        }
+    }
+
+    #[test]
+    fn a_usage_with_details_is_read_in_full_each_time() {
+        for audio in ["0", "7", "4294967295"] {
+            let text = String::from_utf8_lossy(USAGE).into_owned();
+            let text =
+                text.replace("\"cached_tokens\"", &format!("\"audio_tokens\":{audio},\"cached_tokens\""));
+            assert_ne!(text.as_bytes(), USAGE);
+            let mut known = Known::default();
+            known.learn(
+                text.as_bytes(),
+                None,
+                Delta { usage: usage_of(text.as_bytes()), ..Delta::default() },
+            );
+            assert_eq!(known.find(text.as_bytes()), None, "{text}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! How far the inside of a JSON string goes in which nothing is escaped.
+//! How far the inside of a JSON string goes in which nothing is escaped, and where a part of a text stands in it.
 
 /// Bytes before the first quote, backslash or control character; all of them when there is none.
 #[inline]
@@ -22,6 +22,12 @@ pub(in crate::wire) fn length(bytes: &[u8]) -> usize {
     }
     let end = tail.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..=0x1f)).unwrap_or(tail.len());
     words.len() * 8 + end
+}
+
+/// Where `part` begins in `whole`; absent when it is not a part of it.
+pub(in crate::wire) fn offset_in(whole: &[u8], part: &[u8]) -> Option<usize> {
+    let offset = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    (offset + part.len() <= whole.len()).then_some(offset)
 }
 
 #[cfg(test)]

@@ -9,13 +9,15 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Speech, Spoiled, Texts, Usage};
+use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Texts, Usage};
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Delta, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
-use crate::wire::kept::Kept;
+use crate::wire::kept::{Kept, read_any, speech};
 use crate::wire::known::{Found, Known};
 use crate::wire::likeness::{Alike, Likeness};
+use crate::wire::plain::offset_in;
+use crate::wire::raw::Raw;
 use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
 
 /// Largest head, in bytes.
@@ -28,8 +30,6 @@ const TLS_ALERT: u8 = 21;
 const TEXT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is kept of the body of an error status, in bytes; the rest is read and dropped.
 const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
-/// What is kept of a body as it comes, in bytes.
-const RAW_BYTES_MAX: usize = 512 * 1024;
 /// A buffer larger than this is given back when the reply is over.
 const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
@@ -48,7 +48,7 @@ pub struct ReplyDecoder {
     /// What the reply says, when it is kept.
     kept: Option<Box<Kept>>,
     /// The body as it comes, when that is kept.
-    raw: Option<Vec<u8>>,
+    raw: Option<Box<Raw>>,
     /// The body is, or was, an event stream.
     is_stream: bool,
     usage: Option<Usage>,
@@ -227,13 +227,18 @@ impl ReplyDecoder {
     /// Keeps the body of each reply as it comes, too.
     #[must_use]
     pub fn keeping_raw(mut self) -> Self {
-        self.raw = Some(Vec::new());
+        self.raw = Some(Box::default());
         self
     }
 
-    /// The body so far, without framing, up to the largest that is kept; absent unless bodies are kept.
+    /// The body so far, without framing; absent unless bodies are kept, and when it is longer than 512 KiB.
     pub fn raw(&self) -> Option<&[u8]> {
-        self.raw.as_deref()
+        self.raw.as_deref().and_then(Raw::body)
+    }
+
+    /// The media type of a body that is kept; empty when the server names none.
+    pub fn media_type(&self) -> &[u8] {
+        self.raw.as_deref().map_or(&[], Raw::media_type)
     }
 
     /// Whether the body is an event stream.
@@ -246,7 +251,7 @@ impl ReplyDecoder {
         Self {
             reader: self.reader.clone(),
             kept: self.kept.as_ref().map(|kept| Box::new(kept.fresh())),
-            raw: self.raw.as_ref().map(|_| Vec::new()),
+            raw: self.raw.as_ref().map(|_| Box::default()),
             ..Self::default()
         }
     }
@@ -277,8 +282,7 @@ impl ReplyDecoder {
             kept.reset();
         }
         if let Some(raw) = &mut self.raw {
-            raw.clear();
-            raw.shrink_to(RETAINED_BYTES_MAX);
+            raw.reset(RETAINED_BYTES_MAX);
         }
         self.is_stream = false;
         self.content_fault = None;
@@ -345,8 +349,7 @@ impl ReplyDecoder {
                 Place::Body(body) => match body.framing.next(bytes)? {
                     Piece::Data(data) => {
                         if let Some(raw) = &mut self.raw {
-                            let room = RAW_BYTES_MAX.saturating_sub(raw.len());
-                            raw.extend_from_slice(data.get(..room).unwrap_or(data));
+                            raw.extend(data);
                         }
                         let is_last = body.framing.is_counted_out();
                         match body.holds {
@@ -381,7 +384,11 @@ impl ReplyDecoder {
         if self.carried.is_empty()
             && let Some((head, length)) = known.find_head(bytes)
         {
-            *bytes = bytes.get(length..).unwrap_or_default();
+            let (whole, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
+            *bytes = rest;
+            if let Some(raw) = &mut self.raw {
+                raw.begin(whole);
+            }
             self.begin_body(head.clone(), fed);
             return Ok(true);
         }
@@ -412,6 +419,9 @@ impl ReplyDecoder {
         }
         let head = Head::read(whole).map_err(|detail| Fault::NotHttp { detail })?;
         known.learn_head(whole, &head);
+        if let Some(raw) = &mut self.raw {
+            raw.begin(whole);
+        }
         self.carried.clear();
         if matches!(head.status, 100..=199 if head.status != 101) {
             // An interim reply; the real one follows.
@@ -672,35 +682,6 @@ impl ReplyDecoder {
             }
         })
     }
-}
-
-/// Reads a message of any endpoint type.
-fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
-    match reader.read(data) {
-        Ok(reading) => {
-            if let Some(kept) = kept {
-                kept.message(data, reading.content.as_ref());
-            }
-            Reading::Delta(Delta {
-                content: reading.content.is_some(),
-                output: reading.content.is_some_and(|content| content.is_output()),
-                usage: reading.usage,
-            })
-        }
-        Err(Spoiled::Array) => Reading::Array,
-        Err(Spoiled::Scalar(type_name)) => Reading::Scalar(type_name),
-    }
-}
-
-/// What the text of a message is that has but one.
-const fn speech(output: bool) -> Speech {
-    if output { Speech::Output } else { Speech::Reasoning }
-}
-
-/// Where `part` begins in `whole`; absent when it is not a part of it.
-fn offset_in(whole: &[u8], part: &[u8]) -> Option<usize> {
-    let offset = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
-    (offset + part.len() <= whole.len()).then_some(offset)
 }
 
 /// The kept bytes of an error body as text, without a character that the limit cut.

@@ -25,6 +25,37 @@ fn every_statistic_is_what_the_record_file_says() {
 }
 
 #[test]
+fn what_few_servers_report_of_usage_is_everywhere_or_nowhere() {
+    let tags = [
+        "usage_prompt_cache_write_tokens",
+        "usage_prompt_cache_miss_tokens",
+        "usage_prompt_audio_tokens",
+        "usage_prompt_audio_seconds",
+        "usage_tool_use_prompt_tokens",
+        "usage_completion_audio_tokens",
+        "usage_accepted_prediction_tokens",
+        "usage_rejected_prediction_tokens",
+    ];
+    for detailed_usage in [true, false] {
+        let directory = tempfile::tempdir().unwrap();
+        let phases = vec![phase("a", PhaseKind::Profiling, 4), phase("b", PhaseKind::Profiling, 4)];
+        let options = Options { detailed_usage, ..Options::default() };
+        let written = Synthetic::new(phases, 100, options).write(directory.path());
+        assert!(check_directory(directory.path()) > 1_000);
+        let root = load(&directory.path().join("profile_export_aiperf.json"));
+        for tag in tags {
+            let unit = if tag.ends_with("seconds") { "sec" } else { "tokens" };
+            let unit = detailed_usage.then_some(unit);
+            assert_eq!(root[tag]["unit"].as_str(), unit, "{tag}");
+            assert_eq!(root[format!("total_{tag}")]["unit"].as_str(), unit, "{tag}");
+            assert_eq!(root[tag]["sum"], root[format!("total_{tag}")]["avg"]);
+        }
+        assert_eq!(written.tables.contains("Total Usage Rejected Prediction Tokens"), detailed_usage);
+        assert_eq!(written.tables.contains("Usage Prompt Audio Seconds (sec)"), detailed_usage);
+    }
+}
+
+#[test]
 fn a_phase_in_which_nothing_succeeded_has_errors_and_no_latencies() {
     let directory = tempfile::tempdir().unwrap();
     let phases = vec![phase("only", PhaseKind::Profiling, 4), storm("storm")];

@@ -11,7 +11,7 @@ use phasor::measure::verdict::{Reason, Verdict};
 use phasor::measure::{Cost, Failure, Judgement, Outcome, PhaseTally, Record};
 use phasor::time::{Clock, Nanos, Stamp};
 use phasor::wire::tls::Handshake;
-use phasor::wire::{Fault, Usage};
+use phasor::wire::{Detail, Fault, Usage, UsageDetails};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ impl Dice {
 
 /// What a synthetic run is made of.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) shards: u16,
@@ -43,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) failed_percent: u64,
     /// Some replies have reasoning and cached tokens, some no usage at all.
     pub(crate) varied_usage: bool,
+    /// The server reports everything that any server does.
+    pub(crate) detailed_usage: bool,
     /// The last phase was cut.
     pub(crate) interrupted: bool,
     /// What the machine can do.
@@ -58,6 +61,7 @@ impl Default for Options {
             streaming: true,
             failed_percent: 5,
             varied_usage: true,
+            detailed_usage: false,
             interrupted: false,
             calibration: None,
         }
@@ -233,6 +237,7 @@ impl Synthetic {
             cli_command: "phasor profile --config 'config.yaml'".to_owned(),
             phases: self.phases,
             interrupted: self.options.interrupted,
+            given_up: None,
             records_lost: 0,
             counting: None,
             calibration: self.options.calibration,
@@ -291,6 +296,21 @@ fn record(
         total_tokens: Some(60),
         reasoning_tokens: reasoning.then(|| dice.below(contents + 4)),
         cached_tokens: reasoning.then(|| dice.below(16)),
+        details: if options.detailed_usage && dice.below(3) > 0 {
+            let mut detail = || Detail::new(dice.below(9));
+            UsageDetails {
+                cache_write_tokens: detail(),
+                cache_miss_tokens: detail(),
+                prompt_audio_tokens: detail(),
+                prompt_audio_seconds: detail(),
+                tool_use_prompt_tokens: detail(),
+                completion_audio_tokens: detail(),
+                accepted_prediction_tokens: detail(),
+                rejected_prediction_tokens: detail(),
+            }
+        } else {
+            UsageDetails::default()
+        },
     };
     let mut record = Record {
         phase: u16::try_from(phase).unwrap(),

@@ -203,6 +203,14 @@ fn check(scope: &str, records: &[&Value], file: &Value, windows: &[(u64, u64)]) 
         ("total_usage_total_tokens", total("usage_total_tokens")),
         ("total_usage_reasoning_tokens", total("usage_reasoning_tokens")),
         ("total_usage_prompt_cache_read_tokens", total("usage_prompt_cache_read_tokens")),
+        ("total_usage_prompt_cache_write_tokens", total("usage_prompt_cache_write_tokens")),
+        ("total_usage_prompt_cache_miss_tokens", total("usage_prompt_cache_miss_tokens")),
+        ("total_usage_prompt_audio_tokens", total("usage_prompt_audio_tokens")),
+        ("total_usage_prompt_audio_seconds", total("usage_prompt_audio_seconds")),
+        ("total_usage_tool_use_prompt_tokens", total("usage_tool_use_prompt_tokens")),
+        ("total_usage_completion_audio_tokens", total("usage_completion_audio_tokens")),
+        ("total_usage_accepted_prediction_tokens", total("usage_accepted_prediction_tokens")),
+        ("total_usage_rejected_prediction_tokens", total("usage_rejected_prediction_tokens")),
         (
             "overall_usage_prompt_cache_read_pct",
             total("usage_prompt_cache_read_tokens")

@@ -18,6 +18,44 @@ fn metric(record: &Value, tag: &str) -> Option<f64> {
     record.pointer(&format!("/metrics/{tag}/value")).and_then(Value::as_f64)
 }
 
+#[test]
+fn whole_replies_name_their_type_and_one_that_is_too_long_is_said_to_be_missing() {
+    let reply = |text: &str| {
+        Reply::Json(json!({"object": "chat.completion",
+                           "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}))
+    };
+    let artifacts = "  artifacts: {raw: true}\n";
+    let server = Server::start(move |_| reply("short"));
+    let run = Run::new(&config(&server, "streaming: false", artifacts));
+    run.succeed(&["--tokenizer", "builtin"]);
+    for line in run.lines("profile_export_raw.jsonl") {
+        let [response] = line["responses"].as_array().unwrap().as_slice() else { panic!("{line}") };
+        assert_eq!(response["content_type"], "application/json");
+        let body: Value = serde_json::from_str(response["text"].as_str().unwrap()).unwrap();
+        assert_eq!(body["choices"][0]["message"]["content"], "short");
+    }
+
+    let server = Server::start(move |request| {
+        let long = request.messages()[0].1.len() % 2 == 0;
+        reply(&"long ".repeat(if long { 110_000 } else { 1 }))
+    });
+    let run = Run::new(&config(&server, "streaming: false", artifacts));
+    let output = run.run(&["--tokenizer", "builtin"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = run.lines("profile_export_raw.jsonl");
+    assert_eq!(lines.len(), 30);
+    let is_long = |line: &&Value| line["payload"]["messages"][0]["content"].as_str().unwrap().len() % 2 == 0;
+    let long = lines.iter().filter(is_long).count();
+    let without = lines.iter().filter(|line| line["responses"].is_null()).count();
+    assert_eq!(without, long, "whole or not at all");
+    assert_eq!(output.status.code(), Some(i32::from(long > 0)), "{told}");
+    if long > 0 {
+        assert!(told.contains(&format!("{long} lines are without their reply")), "{told}");
+    }
+    // Every other number is there all the same.
+    assert_eq!(run.json("profile_export_aiperf.json")["request_count"]["avg"], 30.0);
+}
+
 /// A reply in which a word is split over two messages and thoughts come first.
 const TEXTS: [&str; 5] = ["The Ni", "le and the Rh", "\u{ef}ne.\n\n", "\"Both\" ", "\\ are long. \u{1f600}"];
 

@@ -3,6 +3,7 @@
 use crate::measure::catalogue::{Derived, Feed, LagAt, Metric, Sampled, Source, Table, Unit};
 use crate::measure::facts::{Facts, UsageDifference, request_end};
 use crate::measure::weighted::Series;
+use crate::wire::{Detail, UsageDetails};
 
 const fn valid(read: fn(&Facts<'_>) -> Option<f64>) -> Source {
     Source::Record(Feed::Valid, read)
@@ -15,6 +16,11 @@ const PER_USER: Unit = Unit::TokensPerSecondPerUser;
 #[expect(clippy::unnecessary_wraps, reason = "the readers of the table have one signature")]
 fn whole(value: u64) -> Option<f64> {
     Some(value as f64)
+}
+
+/// A count that few servers report.
+fn detail(facts: &Facts<'_>, read: fn(&UsageDetails) -> Option<Detail>) -> Option<f64> {
+    maybe(read(&facts.record.usage?.details).map(Detail::count))
 }
 
 fn maybe(value: Option<u64>) -> Option<f64> {
@@ -31,7 +37,7 @@ fn rate(amount: u64, span_ns: Option<u64>) -> Option<f64> {
 }
 
 /// Metrics with values per request.
-pub const SAMPLED: [Metric; 40] = [
+pub const SAMPLED: [Metric; 48] = [
     Metric::of("request_latency", "Request Latency", MS, valid(|f| maybe(f.latency_ns)))
         .shown(Table::Main, 300),
     Metric::of("time_to_first_token", "Time to First Token", MS, valid(|f| maybe(f.ttft_ns)))
@@ -255,7 +261,65 @@ pub const SAMPLED: [Metric; 40] = [
         Unit::Percent,
         valid(|f| UsageDifference::of(f).reasoning),
     ),
+    // From here on few servers report anything, and the others' requests skip the rest of the table.
+    usage(
+        "usage_prompt_cache_write_tokens",
+        "Usage Prompt Cache Write Tokens",
+        valid(|f| detail(f, |details| details.cache_write_tokens)),
+        1_015,
+    ),
+    usage(
+        "usage_prompt_cache_miss_tokens",
+        "Usage Prompt Cache Miss Tokens",
+        valid(|f| detail(f, |details| details.cache_miss_tokens)),
+        1_017,
+    ),
+    usage(
+        "usage_prompt_audio_tokens",
+        "Usage Prompt Audio Tokens",
+        valid(|f| detail(f, |details| details.prompt_audio_tokens)),
+        1_020,
+    )
+    .larger(),
+    Metric::of(
+        "usage_prompt_audio_seconds",
+        "Usage Prompt Audio Seconds",
+        Unit::Seconds,
+        valid(|f| detail(f, |details| details.prompt_audio_seconds)),
+    )
+    .larger()
+    .shown(Table::Usage, 1_040),
+    usage(
+        "usage_tool_use_prompt_tokens",
+        "Usage Tool Use Prompt Tokens",
+        valid(|f| detail(f, |details| details.tool_use_prompt_tokens)),
+        1_030,
+    ),
+    usage(
+        "usage_completion_audio_tokens",
+        "Usage Completion Audio Tokens",
+        valid(|f| detail(f, |details| details.completion_audio_tokens)),
+        1_120,
+    )
+    .larger(),
+    usage(
+        "usage_accepted_prediction_tokens",
+        "Usage Accepted Prediction Tokens",
+        valid(|f| detail(f, |details| details.accepted_prediction_tokens)),
+        1_130,
+    )
+    .larger(),
+    usage(
+        "usage_rejected_prediction_tokens",
+        "Usage Rejected Prediction Tokens",
+        valid(|f| detail(f, |details| details.rejected_prediction_tokens)),
+        1_140,
+    ),
 ];
+
+const fn usage(tag: &'static str, header: &'static str, source: Source, order: u16) -> Metric {
+    Metric::of(tag, header, TOKENS, source).shown(Table::Usage, order)
+}
 
 const fn lag(tag: &'static str, header: &'static str, at: LagAt) -> Metric {
     derived(tag, header, Unit::Milliseconds, Derived::ReplaySchedLag(at))
@@ -270,7 +334,7 @@ const fn total(tag: &'static str, header: &'static str, sampled: Sampled) -> Met
 }
 
 /// Metrics with one value per scope, and the error-adjusted twins.
-pub const SINGLES: [Metric; 34] = [
+pub const SINGLES: [Metric; 42] = [
     derived("request_throughput", "Request Throughput", Unit::RequestsPerSecond, Derived::RequestThroughput)
         .shown(Table::Main, 900),
     derived("request_count", "Request Count", Unit::Requests, Derived::RequestCount)
@@ -329,10 +393,59 @@ pub const SINGLES: [Metric; 34] = [
         Derived::OverallCacheReadPercent,
     )
     .shown(Table::Usage, 2_012),
+    total(
+        "total_usage_prompt_cache_write_tokens",
+        "Total Usage Prompt Cache Write Tokens",
+        Sampled::UsagePromptCacheWriteTokens,
+    )
+    .shown(Table::Usage, 2_015),
+    total(
+        "total_usage_prompt_cache_miss_tokens",
+        "Total Usage Prompt Cache Miss Tokens",
+        Sampled::UsagePromptCacheMissTokens,
+    )
+    .shown(Table::Usage, 2_017),
+    total(
+        "total_usage_prompt_audio_tokens",
+        "Total Usage Prompt Audio Tokens",
+        Sampled::UsagePromptAudioTokens,
+    )
+    .shown(Table::Usage, 2_020),
+    total(
+        "total_usage_tool_use_prompt_tokens",
+        "Total Usage Tool Use Prompt Tokens",
+        Sampled::UsageToolUsePromptTokens,
+    )
+    .shown(Table::Usage, 2_030),
+    derived(
+        "total_usage_prompt_audio_seconds",
+        "Total Usage Prompt Audio Seconds",
+        Unit::Seconds,
+        Derived::Total(Sampled::UsagePromptAudioSeconds),
+    )
+    .shown(Table::Usage, 2_040),
     total("total_usage_completion_tokens", "Total Usage Completion Tokens", Sampled::UsageCompletionTokens)
         .shown(Table::Usage, 2_100),
     total("total_usage_reasoning_tokens", "Total Usage Reasoning Tokens", Sampled::UsageReasoningTokens)
         .shown(Table::Usage, 2_110),
+    total(
+        "total_usage_completion_audio_tokens",
+        "Total Usage Completion Audio Tokens",
+        Sampled::UsageCompletionAudioTokens,
+    )
+    .shown(Table::Usage, 2_120),
+    total(
+        "total_usage_accepted_prediction_tokens",
+        "Total Usage Accepted Prediction Tokens",
+        Sampled::UsageAcceptedPredictionTokens,
+    )
+    .shown(Table::Usage, 2_130),
+    total(
+        "total_usage_rejected_prediction_tokens",
+        "Total Usage Rejected Prediction Tokens",
+        Sampled::UsageRejectedPredictionTokens,
+    )
+    .shown(Table::Usage, 2_140),
     total("total_usage_total_tokens", "Total Usage Total Tokens", Sampled::UsageTotalTokens)
         .shown(Table::Usage, 2_200),
     derived(

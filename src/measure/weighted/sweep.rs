@@ -46,10 +46,13 @@ const CHANGES_AT_ONCE: usize = 16_384;
 /// The first stretch of time; further ones follow the number of changes found.
 const STRETCH_NS_FIRST: f64 = 1e6;
 
-/// The requests of a scope, in the order in which they started.
+/// The requests of a scope.
 #[derive(Debug)]
 pub(super) struct Sweep<'a> {
     requests: Vec<Request<'a>>,
+    /// The order in which they started: starts, which are not negative, as bits, and places in `requests`. Moving
+    /// these costs a fraction of moving requests.
+    started: Vec<(u64, usize)>,
     chunks: bool,
 }
 
@@ -72,12 +75,6 @@ struct Change {
 }
 
 impl Change {
-    /// Times as whole numbers, in the same order.
-    fn key(&self) -> i64 {
-        let bits = self.time.to_bits().cast_signed();
-        bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed()
-    }
-
     /// By time, decreases before increases; the rest makes the order one and the same for any input order.
     fn order(&self, other: &Self) -> Ordering {
         // Times almost always differ, so the rest is looked at only when they do not.
@@ -87,6 +84,67 @@ impl Change {
                 .then(self.curve.cmp(&other.curve))
                 .then(self.by.total_cmp(&other.by))
         })
+    }
+}
+
+/// Bits of a time that one pass of the sorter looks at.
+const DIGIT_BITS: u32 = 10;
+const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
+
+/// Sorts changes by time. Changes of one stretch lie close together and on the grid of the floats there, so few
+/// bits tell them apart: passes over those bits cost a fraction of comparing.
+#[derive(Debug, Default)]
+struct Sorter {
+    /// The bits of the time that differ, above the place of the change.
+    keys: Vec<u64>,
+    spare: Vec<u64>,
+    sorted: Vec<Change>,
+}
+
+impl Sorter {
+    /// The changes in the order of time; those of equal times next to each other in any order.
+    fn by_time<'s>(&'s mut self, changes: &'s mut [Change]) -> &'s mut [Change] {
+        let least = changes.iter().map(|change| change.time).fold(f64::INFINITY, f64::min);
+        // Times are whole numbers below 2^64, so their distance is one, too.
+        let offset = |change: &Change| change.time.to_bits().wrapping_sub(least.to_bits());
+        let (mut differing, mut negative) = (0, least < 0.0);
+        for change in changes.iter() {
+            differing |= offset(change);
+            negative |= change.time.is_nan();
+        }
+        let grid = differing.trailing_zeros().min(63);
+        let bits = 64 - (differing >> grid).leading_zeros();
+        // The places of changes need the other half.
+        if negative || bits > 32 || u32::try_from(changes.len()).is_err() {
+            changes.sort_unstable_by(|left, right| left.time.total_cmp(&right.time));
+            return changes;
+        }
+        self.keys.clear();
+        self.keys
+            .extend((0_u64..).zip(changes.iter()).map(|(at, change)| (offset(change) >> grid) << 32 | at));
+        let passes = bits.div_ceil(DIGIT_BITS);
+        self.spare.resize(self.keys.len(), 0);
+        for pass in 0..passes {
+            let digit = |key: u64| (key >> (32 + pass * DIGIT_BITS) & DIGIT_MASK) as usize;
+            let mut places = [0_u32; 1 << DIGIT_BITS];
+            for key in &self.keys {
+                places[digit(*key)] += 1;
+            }
+            let mut before = 0;
+            for place in &mut places {
+                before += std::mem::replace(place, before);
+            }
+            for key in &self.keys {
+                let place = &mut places[digit(*key)];
+                self.spare[*place as usize] = *key;
+                *place += 1;
+            }
+            std::mem::swap(&mut self.keys, &mut self.spare);
+        }
+        self.sorted.clear();
+        self.sorted
+            .extend(self.keys.iter().filter_map(|key| changes.get((key & 0xffff_ffff) as usize)).copied());
+        &mut self.sorted
     }
 }
 
@@ -109,7 +167,7 @@ struct Chunks<'a> {
 impl<'a> Sweep<'a> {
     /// Gathers the requests. `chunks`: decode rates follow the gaps between content messages.
     pub(super) fn of(scopes: &[&'a Intervals], clock: Clock, chunks: bool, streaming: bool) -> Self {
-        let mut requests: Vec<Request<'a>> = scopes
+        let requests: Vec<Request<'a>> = scopes
             .iter()
             .flat_map(|scope| scope.iter())
             .map(|(interval, gaps)| {
@@ -124,8 +182,10 @@ impl<'a> Sweep<'a> {
                 }
             })
             .collect();
-        requests.sort_unstable_by(|left, right| left.start.total_cmp(&right.start));
-        Self { requests, chunks }
+        let mut started: Vec<(u64, usize)> =
+            requests.iter().map(|request| request.start.to_bits()).zip(0..).collect();
+        started.sort_unstable();
+        Self { requests, started, chunks }
     }
 
     /// Calls `step` for each time at which some curve changes, with the levels from then on and the set of
@@ -134,11 +194,14 @@ impl<'a> Sweep<'a> {
     /// Changes are made and sorted a stretch of time at a time. The order of all of them is one and the same
     /// however they fall into stretches.
     pub(super) fn walk(&self, mut step: impl FnMut(f64, &[f64; CURVES], u8)) {
+        // Those whose time has not come, in no order.
         let mut changes: Vec<Change> = Vec::new();
+        let mut ready: Vec<Change> = Vec::new();
+        let mut sorter = Sorter::default();
         let mut under_way: Vec<Chunks<'_>> = Vec::new();
         let mut levels = [Exactly::ZERO; CURVES];
         let mut values = [0.0; CURVES];
-        let mut waiting = self.requests.iter().peekable();
+        let mut waiting = self.started.iter().filter_map(|(_, place)| self.requests.get(*place)).peekable();
         let mut stretch = STRETCH_NS_FIRST;
         loop {
             let bound = under_way.iter().map(|chunks| chunks.bound).reduce(f64::min);
@@ -162,21 +225,20 @@ impl<'a> Sweep<'a> {
                 }
                 true
             });
-            // A key that is one number sorts several times as fast as the whole order; equal times are few.
-            changes.sort_unstable_by_key(Change::key);
-            let ready = changes.partition_point(|change| change.time < settled);
-            let mut rest = changes.get_mut(..ready).unwrap_or_default();
+            ready.clear();
+            changes.retain(|change| {
+                let is_ready = change.time < settled;
+                if is_ready {
+                    ready.push(*change);
+                }
+                !is_ready
+            });
+            let count = ready.len();
+            let mut rest = sorter.by_time(&mut ready);
             while let Some(Change { time, .. }) = rest.first().copied() {
                 let equal = rest.iter().take_while(|change| change.time.total_cmp(&time).is_eq()).count();
                 let (now, later) = rest.split_at_mut(equal);
-                if equal > 1 {
-                    now.sort_unstable_by(Change::order);
-                }
-                let mut touched = 0;
-                for Change { curve, by, .. } in now {
-                    levels[*curve as usize].add(*by);
-                    touched |= curve.bit();
-                }
+                let touched = apply(now, &mut levels);
                 for (curve, value) in values.iter_mut().enumerate() {
                     if touched & (1 << curve) != 0 {
                         *value = levels[curve].value();
@@ -185,19 +247,43 @@ impl<'a> Sweep<'a> {
                 step(time, &values, touched);
                 rest = later;
             }
-            changes.drain(..ready);
             if settled.is_infinite() {
                 break;
             }
             // Looking at every request under way should cost less than sorting its chunks.
             let wanted = CHANGES_AT_ONCE.max(4 * under_way.len());
-            if ready > 2 * wanted {
+            if count > 2 * wanted {
                 stretch = (stretch / 2.0).max(1.0);
-            } else if ready < wanted / 2 {
+            } else if count < wanted / 2 {
                 stretch *= 2.0;
             }
         }
     }
+}
+
+/// Makes changes of one time, in [`Change::order`] for each curve; the set of curves that were touched.
+fn apply(now: &mut [Change], levels: &mut [Exactly; CURVES]) -> u8 {
+    let (mut fallen, mut risen, mut again) = (0, 0, 0);
+    for Change { curve, by, .. } in now.iter() {
+        let set = if *by > 0.0 { &mut risen } else { &mut fallen };
+        again |= *set & curve.bit();
+        *set |= curve.bit();
+    }
+    if again != 0 {
+        now.sort_unstable_by(Change::order);
+        for Change { curve, by, .. } in now.iter() {
+            levels[*curve as usize].add(*by);
+        }
+    } else {
+        // At most one of each kind: decreases, then increases, without sorting them.
+        for Change { curve, by, .. } in now.iter().filter(|change| change.by <= 0.0) {
+            levels[*curve as usize].add(*by);
+        }
+        for Change { curve, by, .. } in now.iter().filter(|change| change.by > 0.0) {
+            levels[*curve as usize].add(*by);
+        }
+    }
+    fallen | risen
 }
 
 impl<'a> Request<'a> {
@@ -268,5 +354,63 @@ impl Chunks<'_> {
         add(held, Curve::TokensInFlight, self.per_gap);
         self.bound = arrival.min(self.end) - SLACK_NS;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn change(time: f64, by: f64) -> Change {
+        Change { time, curve: Curve::Concurrency, by }
+    }
+
+    proptest! {
+        /// Near each other, far apart, and from one time only.
+        #[test]
+        fn changes_come_out_in_the_order_of_time(
+            base in 0_u64..2_000_000_000_000_000_000,
+            width in 1_u64..1 << 50,
+            offsets in prop::collection::vec(any::<u64>(), 0..200),
+        ) {
+            let times = offsets.iter().map(|offset| (base + offset % width) as f64);
+            let mut changes: Vec<Change> = times.zip(0_u32..).map(|(time, at)| change(time, f64::from(at))).collect();
+            let mut expected = changes.clone();
+            expected.sort_by(|left, right| left.time.total_cmp(&right.time).then(left.by.total_cmp(&right.by)));
+            let mut sorter = Sorter::default();
+            // Its buffers may hold something.
+            sorter.by_time(&mut [change(9.0, 0.0), change(3.0, 0.0), change(5.0, 0.0)]);
+            let sorted = sorter.by_time(&mut changes);
+            prop_assert!(sorted.is_sorted_by(|left, right| left.time <= right.time));
+            sorted.sort_by(|left, right| left.time.total_cmp(&right.time).then(left.by.total_cmp(&right.by)));
+            let bits = |changes: &[Change]| -> Vec<(u64, u64)> {
+                changes.iter().map(|change| (change.time.to_bits(), change.by.to_bits())).collect()
+            };
+            prop_assert_eq!(bits(sorted), bits(&expected));
+        }
+    }
+
+    #[test]
+    fn changes_of_one_time_add_up_as_in_their_order() {
+        let groups: [&[(Curve, f64)]; 3] = [
+            &[(Curve::TokensInFlight, 0.1), (Curve::TokensInFlight, -0.3), (Curve::Concurrency, 1.0)],
+            &[(Curve::TokensInFlight, 0.1), (Curve::TokensInFlight, 0.7), (Curve::TokensInFlight, -1e-9)],
+            &[(Curve::DecodeThroughput, -0.0), (Curve::DecodeThroughput, 1e-3)],
+        ];
+        for group in groups {
+            let mut now: Vec<Change> =
+                group.iter().map(|(curve, by)| Change { time: 7.0, curve: *curve, by: *by }).collect();
+            let mut expected = [Exactly::ZERO; CURVES];
+            let mut ordered = now.clone();
+            ordered.sort_by(Change::order);
+            for Change { curve, by, .. } in &ordered {
+                expected[*curve as usize].add(*by);
+            }
+            let mut levels = [Exactly::ZERO; CURVES];
+            let touched = apply(&mut now, &mut levels);
+            assert_eq!(levels, expected);
+            assert_eq!(touched, group.iter().fold(0, |touched, (curve, _)| touched | curve.bit()));
+        }
     }
 }

@@ -9,7 +9,9 @@
 
 use crate::endpoint::Usage;
 use crate::endpoint::usage::{
-    CACHE_KEYS_ADDED, CACHED_KEYS, COMPLETION_KEYS, PROMPT_KEYS, REASONING_KEY, TOTAL_KEYS, WRAPPER_KEYS,
+    ACCEPTED_KEY, AUDIO_KEY, AUDIO_SECONDS_KEY, CACHE_KEYS_ADDED, CACHE_MISS_KEY, CACHED_KEYS,
+    COMPLETION_KEYS, Detail, PROMPT_KEYS, REASONING_KEY, REJECTED_KEY, TOOL_USE_KEY, TOTAL_KEYS,
+    UsageDetails, WRAPPER_KEYS,
 };
 use crate::wire::delta::{Delta, Parts};
 use crate::wire::plain;
@@ -399,7 +401,7 @@ impl<'a> Scanner<'a> {
     fn usage(&mut self) -> Option<Option<Usage>> {
         let mut members = 0_u32;
         let (mut prompt, mut completion, mut total) = (None, None, None);
-        let (mut cached, mut reasoning) = (None, None);
+        let (mut prompt_details, mut completion_details) = (None, None);
         self.object(|scanner, name| {
             members += 1;
             match name {
@@ -416,41 +418,56 @@ impl<'a> Scanner<'a> {
                     first(&mut total, found)
                 }
                 b"prompt_tokens_details" => {
-                    let found = scanner.detail(b"cached_tokens")?;
-                    first(&mut cached, found)
+                    let found = scanner.details([b"cached_tokens", AUDIO_KEY.as_bytes()])?;
+                    first(&mut prompt_details, found)
                 }
                 b"completion_tokens_details" => {
-                    let found = scanner.detail(b"reasoning_tokens")?;
-                    first(&mut reasoning, found)
+                    let found = scanner.details([
+                        b"reasoning_tokens",
+                        AUDIO_KEY.as_bytes(),
+                        ACCEPTED_KEY.as_bytes(),
+                        REJECTED_KEY.as_bytes(),
+                    ])?;
+                    first(&mut completion_details, found)
                 }
                 name if is_vendor_name(name) => None,
                 _ => scanner.skip(2),
             }
         })?;
+        let [cached, prompt_audio] = prompt_details.unwrap_or_default();
+        let [reasoning, completion_audio, accepted, rejected] = completion_details.unwrap_or_default();
         Some((members > 0).then_some(Usage {
             prompt_tokens: prompt,
             completion_tokens: completion,
             total_tokens: total,
-            reasoning_tokens: reasoning.flatten(),
-            cached_tokens: cached.flatten(),
+            reasoning_tokens: reasoning,
+            cached_tokens: cached,
+            details: UsageDetails {
+                prompt_audio_tokens: prompt_audio.and_then(Detail::new),
+                completion_audio_tokens: completion_audio.and_then(Detail::new),
+                accepted_prediction_tokens: accepted.and_then(Detail::new),
+                rejected_prediction_tokens: rejected.and_then(Detail::new),
+                ..UsageDetails::default()
+            },
         }))
     }
 
-    /// The count `wanted` of a details object.
-    fn detail(&mut self, wanted: &[u8]) -> Option<Option<u64>> {
+    /// The counts `wanted` of a details object.
+    fn details<const N: usize>(&mut self, wanted: [&[u8]; N]) -> Option<[Option<u64>; N]> {
+        let mut counts = [None; N];
         if self.null()? {
-            return Some(None);
+            return Some(counts);
         }
-        let mut count = None;
+        let mut met = [None; N];
         self.object(|scanner, name| {
-            if name == wanted {
-                let found = if scanner.null()? { None } else { Some(scanner.number()??) };
-                first(&mut count, found)
-            } else {
-                scanner.skip(3)
-            }
+            let mut places = wanted.iter().zip(counts.iter_mut().zip(&mut met));
+            let Some((_, (count, met))) = places.find(|(wanted, _)| **wanted == name) else {
+                return scanner.skip(3);
+            };
+            *count = if scanner.null()? { None } else { Some(scanner.number()??) };
+            first(met, ())
         })?;
-        Some(count.flatten())
+        Some(counts)
     }
 }
 
@@ -470,6 +487,7 @@ fn is_vendor_name(name: &[u8]) -> bool {
         .chain(&CACHE_KEYS_ADDED)
         .chain(&CACHED_KEYS)
         .chain(&WRAPPER_KEYS)
-        .chain(&[REASONING_KEY, "input_tokens_details", "output_tokens_details"])
+        .chain(&[REASONING_KEY, CACHE_MISS_KEY, AUDIO_SECONDS_KEY, TOOL_USE_KEY])
+        .chain(&["input_tokens_details", "output_tokens_details"])
         .any(|vendor| vendor.as_bytes() == name)
 }
