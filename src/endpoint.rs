@@ -39,7 +39,7 @@ pub use join::join;
 pub use reading::{Content, Reader, Reading, Speech, Spoiled, Texts};
 pub use settings::{EndpointSettings, RequestContentType, TemplateSettings};
 pub use turn::{ContextMode, Conversation, Media, Request, Turn};
-pub use usage::Usage;
+pub use usage::{Usage, UsageParts};
 
 use serde_json::Value;
 

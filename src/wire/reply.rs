@@ -624,8 +624,16 @@ impl ReplyDecoder {
     }
 }
 
-/// Reads a message of any endpoint type.
+/// Reads a message of any endpoint type but chat.
 fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
+    // What is sent back is put together from the whole message.
+    let is_sent_back = kept.as_ref().is_some_and(|kept| kept.sends_back());
+    if !is_sent_back && let Some((delta, text)) = delta::read_ordinary(reader, data) {
+        if let Some((kept, text)) = kept.zip(text) {
+            kept.piece(data.get(text).unwrap_or_default(), speech(delta.output));
+        }
+        return Reading::Delta(delta);
+    }
     match reader.read(data) {
         Ok(reading) => {
             if let Some(kept) = kept {

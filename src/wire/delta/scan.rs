@@ -14,6 +14,8 @@ use crate::endpoint::usage::{
 use crate::wire::delta::{Delta, Parts};
 use std::ops::Range;
 
+pub(in crate::wire) mod dialects;
+
 /// Deepest nesting scanned; far below what the tree accepts.
 const DEPTH_MAX: u32 = 32;
 /// Longest number scanned, in digits: it fits 64 bits and any double.
