@@ -156,6 +156,15 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// A unix socket cannot be named to the kernel.
+    #[error("`endpoint.url`: the unix socket {} cannot be used: {source}", .path.display())]
+    Socket {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// A source address is of no use.
     #[error(transparent)]
     Source(#[from] ports::SourceAddressError),

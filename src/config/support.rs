@@ -55,10 +55,8 @@ impl Found<'_> {
     fn endpoint(&mut self) {
         let endpoint = &self.config.endpoint;
         let kind = endpoint.kind;
-        let user_info = endpoint.urls.iter().any(|url| url.user_info.is_some());
         let name = format!("endpoint.type: {}", kind.name());
         self.refuse_if(kind.is_form(), "endpoint.type", &name);
-        self.refuse_if(user_info, "endpoint.urls", "an address with a user name");
         let form = endpoint.content_type == Some(ContentType::Form);
         self.refuse_if(form, "endpoint.request_content_type", "request_content_type: multipart/form-data");
         let of_body = [

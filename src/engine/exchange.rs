@@ -356,6 +356,7 @@ impl Engine {
     pub(super) fn fail_connect(&mut self, slot: u32, now: Stamp, errno: i32) {
         let url = self.plan.urls.get(usize::from(self.connections.at(slot).url));
         let failure = match url {
+            Some(crate::config::Url { socket: Some(path), .. }) => Failure::connect_unix(path, errno),
             Some(url) if url.tls => Failure::connect_tls(&url.host, url.port, errno),
             Some(url) => Failure::connect(&url.host, url.port, errno),
             None => Failure::connect("", 0, errno),

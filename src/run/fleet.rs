@@ -49,9 +49,9 @@ use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
 use crate::wire::Protocol;
 use crate::wire::tls::TlsClient;
+use crate::shard::peer::Peer;
 use std::fs::File;
 use std::fs::TryLockError;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -78,12 +78,14 @@ pub struct Fleet<'o> {
     warmth: Warmth,
 }
 
+    /// Servers whose TLS is known to be good.
+    looked: tls::Looked,
 /// What a run is driven with, once it is known that it can be.
 #[derive(Debug)]
 struct Prepared {
     plan: Arc<Plan>,
     protocol: Arc<Protocol>,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Peer>,
     /// Present where an address speaks TLS.
     tls: Option<TlsClient>,
     judgement: Arc<Judgement>,
@@ -100,7 +102,7 @@ impl<'o> Fleet<'o> {
         limits::prepare(options.cores.shards.len() as u64, None)?;
         let cores = (0_u16..).zip(options.cores.shards.iter().copied());
         let members = cores.map(|(number, cpu)| Member::start(number, cpu)).collect::<Result<_, _>>()?;
-        Ok(Self { options, members, warmth: Warmth::Cold })
+        Ok(Self { options, members, warmth: Warmth::Cold, looked: tls::Looked::default() })
     }
 
     /// Runs a config from the first phase to the last file; `companions` go along.
@@ -194,7 +196,7 @@ impl<'o> Fleet<'o> {
         ports::check(&options.sources, &addresses)?;
         let tls = tls::client(config, &options.tls)?;
         if let Some(client) = &tls {
-            tls::look(config, client, &addresses)?;
+            tls::look(config, client, &addresses, &options.sources, &mut self.looked)?;
         }
         let ends = if options.server_inside { 2 } else { 1 };
         let peak = plan.in_flight_peak().map(|peak| peak * ends);

@@ -13,6 +13,7 @@ use crate::dataset::{Dataset, DatasetError, endpoint_settings, make};
 use crate::endpoint::{ContextMode, EndpointError, EndpointSettings, HeaderValue};
 use crate::measure::Judgement;
 use crate::run::counting::BATCH_TEXT_BYTES;
+use crate::shard::peer::Peer;
 use crate::time::Clock;
 use crate::tokenizer::{HubCache, Tokenizer, TokenizerError};
 use crate::wire::{KeepTexts, Protocol};
@@ -133,15 +134,15 @@ impl Traffic {
         directory: &Path,
         clock: Clock,
         judgement: &Arc<Judgement>,
-        addresses: &[SocketAddr],
+        peers: &[Peer],
     ) -> Result<Vec<Box<dyn Sink>>, (PathBuf, std::io::Error)> {
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         let artifacts = &config.artifacts;
         if artifacts.records {
             let path = directory.join(names::records(artifacts));
             let lines = RecordLines::new(config, &self.dataset, clock, Arc::clone(judgement))
-                .towards(addresses)
-                .sending(self.raw_headers());
+                .towards(only_address(peers))
+                .sending(self.raw_headers(config));
             let file = RecordFile::create(path.clone(), lines).map_err(|error| (path, error))?;
             sinks.push(Box::new(file));
         }
@@ -152,14 +153,14 @@ impl Traffic {
         }
         if artifacts.raw {
             let path = directory.join(names::raw(artifacts));
-            let file = RawFile::create(path.clone(), self.raw_headers(), config, &self.dataset, clock)
+            let file = RawFile::create(path.clone(), self.raw_headers(config), config, &self.dataset, clock)
                 .map_err(|error| (path, error))?;
             sinks.push(Box::new(file));
         }
         Ok(sinks)
     }
 
-    fn raw_headers(&self) -> Vec<RawHeader> {
+    fn raw_headers(&self, config: &Config) -> Vec<RawHeader> {
         // They have been made before, or there would be no traffic.
         let headers = self.settings.request_headers(&[]).unwrap_or_default();
         let raw = headers.into_iter().map(|(name, value)| match value {
@@ -167,7 +168,10 @@ impl Traffic {
             HeaderValue::RequestId => RawHeader::RequestId(name),
             HeaderValue::SessionId => RawHeader::SessionId(name),
         });
-        raw.collect()
+        // With several addresses a record does not tell whose user it was sent for.
+        let named = config.endpoint.urls.iter().all(|url| url.user_info.is_some());
+        let basic = named.then(|| RawHeader::Fixed("Authorization".to_owned(), "Basic".to_owned()));
+        raw.chain(basic).collect()
     }
 
     /// Whether tokens are counted while the run goes on: those of replies, and those of prompts with a
@@ -192,6 +196,15 @@ impl Traffic {
                 later.iter().any(|turn| turn.context_mode == mode && turn.own_items.is_some())
             })
         })
+    }
+}
+
+/// The address that all requests go to; absent with several, which a record does not tell apart, and with a
+/// unix socket, which has none.
+fn only_address(peers: &[Peer]) -> Option<SocketAddr> {
+    match peers {
+        [only] => only.internet(),
+        [] | [_, ..] => None,
     }
 }
 

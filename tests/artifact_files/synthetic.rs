@@ -208,7 +208,7 @@ impl Synthetic {
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
         phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
         let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement)
-            .towards(&[SocketAddr::from(([127, 0, 0, 1], 18_000))]);
+            .towards(Some(SocketAddr::from(([127, 0, 0, 1], 18_000))));
         let mut file =
             std::fs::File::create(directory.join(phasor::artifact::names::records(&self.config.artifacts)))
                 .unwrap();
