@@ -16,6 +16,7 @@ pub mod doctor;
 pub mod environment;
 pub mod fleet;
 pub mod interrupt;
+mod histories;
 pub mod limits;
 pub mod machine;
 mod merge;

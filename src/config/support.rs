@@ -48,8 +48,6 @@ impl Found<'_> {
     fn models(&mut self) {
         let lora = self.config.models.items.iter().any(|model| model.lora.is_some());
         self.refuse_if(lora, "models", "models.items.lora");
-        let own = self.config.models.items.iter().skip(1).any(|model| model.tokenizer.is_some());
-        self.warn_if(own, "models", "models.items.tokenizer", "all models are counted with the first one's");
     }
 
     fn endpoint(&mut self) {

@@ -236,7 +236,7 @@ impl<'o> Fleet<'o> {
             return Ok((None, ports));
         }
         let work = Work {
-            tokenizer: traffic.tokenizer.clone(),
+            tokenizers: traffic.tokenizers.clone(),
             dataset: Arc::clone(&traffic.dataset),
             judgement: Arc::clone(judgement),
             samples_max: SAMPLES_MAX,
