@@ -9,14 +9,15 @@ mod adaptive;
 pub mod calibrate;
 pub mod companion;
 mod conductor;
+mod context;
 pub mod cores;
 pub mod counting;
 pub mod demand;
 pub mod doctor;
 pub mod environment;
 pub mod fleet;
-pub mod interrupt;
 mod histories;
+pub mod interrupt;
 pub mod limits;
 pub mod machine;
 mod merge;
@@ -157,6 +158,9 @@ pub enum RunError {
         /// Why.
         reason: String,
     },
+    /// No prompt fits into the model's context.
+    #[error(transparent)]
+    Context(#[from] context::ContextError),
     /// A unix socket cannot be named to the kernel.
     #[error("`endpoint.url`: the unix socket {} cannot be used: {source}", .path.display())]
     Socket {

@@ -171,3 +171,48 @@ fn a_faulty_address_is_shown_without_its_password() {
     let text = error_text(&output);
     assert!(text.contains("`Authorization` header is set elsewhere") && !text.contains("sesame"), "{text}");
 }
+
+/// A server that lists the model `m` with a context of so many tokens and fails everything else.
+fn server_with_context(tokens: u32) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut read = [0; 65_536];
+            let count = stream.read(&mut read).unwrap();
+            let list = format!("{{\"data\":[{{\"id\":\"m\",\"max_model_len\":{tokens}}}]}}");
+            let (status, body) = if read[..count].starts_with(b"GET /v1/models ") {
+                ("200 OK", list.as_str())
+            } else {
+                ("500 Broken", "")
+            };
+            let head =
+                format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            // The client may be gone.
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    port
+}
+
+#[test]
+fn prompts_that_do_not_fit_the_model_are_named_before_the_first_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let arguments = ["--tokenizer", "o200k_base", "--isl", "3000", "--osl", "100", "--no-server-metrics"];
+    for (context, isl_stddev, said) in [
+        (3_099, "0", "no prompt of the dataset fits into it with its reply: the shortest needs 3100"),
+        (3_100, "300", "prompts do not fit into it with their replies"),
+        (3_100, "0", ""),
+    ] {
+        let url = format!("http://127.0.0.1:{}", server_with_context(context));
+        let arguments = [&arguments[..], &["--isl-stddev", isl_stddev, "--random-seed", "7"]].concat();
+        let output = profile(directory.path(), &url, &arguments);
+        let text = error_text(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert_eq!(text.contains("context of `m`"), !said.is_empty(), "{text}");
+        assert!(text.contains(said), "{text}");
+        let was_run = directory.path().join("out/profile_export_aiperf.json").exists();
+        assert_eq!(was_run, !said.starts_with("no prompt"), "{text}");
+    }
+}

@@ -26,12 +26,14 @@ use crate::run::companion::Companion;
 use crate::run::companion::Stage;
 use crate::run::conductor::Conductor;
 use crate::run::conductor::Gathered;
+use crate::run::context;
 use crate::run::cores;
 use crate::run::counting::Counter;
 use crate::run::counting::Work;
 use crate::run::demand;
 use crate::run::limits;
 use crate::run::ports;
+use crate::run::progress::Audience;
 use crate::run::progress::Display;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
@@ -47,9 +49,9 @@ use crate::shard::driver::Gauges;
 use crate::shard::driver::Idle;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
+use crate::shard::peer::Peer;
 use crate::wire::Protocol;
 use crate::wire::tls::TlsClient;
-use crate::shard::peer::Peer;
 use std::fs::File;
 use std::fs::TryLockError;
 use std::path::Path;
@@ -76,10 +78,10 @@ pub struct Fleet<'o> {
     members: Vec<Member>,
     /// Cold until a run has gone through all members.
     warmth: Warmth,
-}
-
     /// Servers whose TLS is known to be good.
     looked: tls::Looked,
+}
+
 /// What a run is driven with, once it is known that it can be.
 #[derive(Debug)]
 struct Prepared {
@@ -90,6 +92,8 @@ struct Prepared {
     tls: Option<TlsClient>,
     judgement: Arc<Judgement>,
     connections: u64,
+    /// What may be wrong and keeps nothing from starting.
+    doubt: Option<String>,
 }
 
 impl<'o> Fleet<'o> {
@@ -130,6 +134,7 @@ impl<'o> Fleet<'o> {
         let (counter, ports) = self.start_counter(assignment, &prepared.judgement, ports)?;
         let log = Log::create(directory, options.clock).map_err(RunError::from_write)?;
         let mut display = Display::new(options.ui, Some(log));
+        prepared.doubt.iter().for_each(|doubt| display.doubt(doubt, Audience::User));
 
         let mut all: Vec<&mut dyn Companion> = vec![&mut collector];
         all.extend(companions.iter_mut().map(|companion| &mut **companion as &mut dyn Companion));
@@ -164,7 +169,7 @@ impl<'o> Fleet<'o> {
             counting,
             calibration: options.calibration,
             telemetry: collected.telemetry,
-            warnings: options.tls.doubts(config),
+            warnings: options.tls.doubts(config).into_iter().chain(prepared.doubt).collect(),
             console_width: options.console_width,
         };
         let results = Results::of(&run);
@@ -203,7 +208,9 @@ impl<'o> Fleet<'o> {
         let connections = limits::prepare(self.members.len() as u64, peak)? / ends;
         let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
         let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
-        Ok(Prepared { plan, protocol, addresses, tls, judgement: Arc::new(judgement), connections })
+        let judgement = Arc::new(judgement);
+        let doubt = context::check(config, traffic, options.clock)?;
+        Ok(Prepared { plan, protocol, addresses, tls, judgement, connections, doubt })
     }
 
     fn start_recorder(
@@ -257,7 +264,7 @@ impl<'o> Fleet<'o> {
         companions: &mut [&mut dyn Companion],
     ) -> Gathered {
         let options = self.options;
-        let Prepared { plan, protocol, addresses, tls, judgement, connections } = prepared;
+        let Prepared { plan, protocol, addresses, tls, judgement, connections, doubt: _ } = prepared;
         let text_bytes = assignment.traffic.batch_text_bytes(assignment.config);
         let shards = self.shards_of(assignment.config);
         let cpus = options.cores.shards.get(..usize::from(shards)).unwrap_or_default();
