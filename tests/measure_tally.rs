@@ -51,6 +51,7 @@ fn good(start: u64) -> Record {
             reasoning_tokens: None,
             cached_tokens: None,
         }),
+        first_content_tokens: None,
         isl_tokens: Some(32),
         osl_tokens: Some(4),
         token_source: phasor::wire::TokenSource::Estimate,

@@ -58,7 +58,6 @@ impl Found<'_> {
         let form = endpoint.content_type == Some(ContentType::Form);
         self.refuse_if(form, "endpoint.request_content_type", "request_content_type: multipart/form-data");
         let of_body = [
-            (endpoint.per_chunk_usage, "endpoint.per_chunk_usage"),
             (endpoint.uuid_and_strip, "endpoint.uuid_and_strip"),
             (endpoint.download_video_content, "endpoint.download_video_content"),
             (endpoint.wait_for_model.is_some(), "endpoint.wait_for_model_timeout"),

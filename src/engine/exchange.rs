@@ -328,6 +328,7 @@ impl Engine {
                 // A reply that came before the request was whole leaves bytes of the request behind.
                 let keep = reusable && !connection.sending && !connection.is_peer_closed();
                 connection.record.usage = connection.decoder.usage();
+                connection.record.first_content_tokens = connection.decoder.first_content_tokens();
                 let fate = if keep { Fate::Keep } else { Fate::Close };
                 self.finish(slot, now, Outcome::Ok, fate);
             }

@@ -35,6 +35,7 @@ const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
 /// Decodes the reply to one request on one connection; reset and used again for the next.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that change independently of each other")]
 pub struct ReplyDecoder {
     place: Place,
     /// A head, an event or a text that is not whole yet.
@@ -56,6 +57,10 @@ pub struct ReplyDecoder {
     content_fault: Option<Box<Fault>>,
     any_message: bool,
     any_content: bool,
+    /// Servers are asked for usage in every message.
+    usage_per_message: bool,
+    /// Completion tokens by the first message with content, where servers are asked for them.
+    first_content_tokens: Option<u64>,
 }
 
 /// What the next byte belongs to.
@@ -221,7 +226,7 @@ impl ReplyDecoder {
             KeepTexts::Yes => Some(Box::new(Kept::new(reader.clone(), false))),
         };
         let reader = (!settings.dialect.is_chat()).then(|| Box::new(reader));
-        Ok(Self { reader, kept, ..Self::default() })
+        Ok(Self { reader, kept, usage_per_message: settings.per_chunk_usage, ..Self::default() })
     }
 
     /// Keeps the body of each reply as it comes, too.
@@ -247,6 +252,7 @@ impl ReplyDecoder {
             reader: self.reader.clone(),
             kept: self.kept.as_ref().map(|kept| Box::new(kept.fresh())),
             raw: self.raw.as_ref().map(|_| Vec::new()),
+            usage_per_message: self.usage_per_message,
             ..Self::default()
         }
     }
@@ -270,6 +276,7 @@ impl ReplyDecoder {
         self.place = Place::default();
         self.events = Events::default();
         self.usage = None;
+        self.first_content_tokens = None;
         if let Some(reader) = &mut self.reader {
             reader.reset();
         }
@@ -322,6 +329,11 @@ impl ReplyDecoder {
     /// The last non-empty usage object seen.
     pub fn usage(&self) -> Option<Usage> {
         self.usage
+    }
+
+    /// The tokens that the first message with content brought, where every message was to tell its usage.
+    pub fn first_content_tokens(&self) -> Option<u64> {
+        self.first_content_tokens
     }
 
     fn settle(&mut self, progress: &Progress) {
@@ -573,6 +585,9 @@ impl ReplyDecoder {
             Reading::Delta(delta) => {
                 fed.contents += u32::from(delta.content);
                 fed.outputs += u32::from(delta.output);
+                if self.usage_per_message && delta.content && !self.any_content {
+                    self.first_content_tokens = delta.usage.and_then(|usage| usage.completion_tokens);
+                }
                 self.any_content |= delta.content;
                 self.usage = delta.usage.or(self.usage);
                 return (!is_call).then(|| (delta, text.filter(|_| delta.usage.is_none())));

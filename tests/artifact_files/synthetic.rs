@@ -321,6 +321,7 @@ fn record(
         body_bytes: 220 * contents,
         request_body_bytes: 240 + dice.below(60),
         usage: (!options.varied_usage || dice.below(8) > 0).then_some(usage),
+        first_content_tokens: None,
         isl_tokens: Some(32),
         osl_tokens: Some(16),
         token_source: phasor::wire::TokenSource::Estimate,
