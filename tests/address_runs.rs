@@ -179,7 +179,7 @@ fn server_with_context(tokens: u32) -> u16 {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut read = [0; 65_536];
+            let mut read = vec![0; 65_536];
             let count = stream.read(&mut read).unwrap();
             let list = format!("{{\"data\":[{{\"id\":\"m\",\"max_model_len\":{tokens}}}]}}");
             let (status, body) = if read[..count].starts_with(b"GET /v1/models ") {

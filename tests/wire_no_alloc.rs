@@ -97,7 +97,7 @@ fn ten_thousand_replies_of_the_other_text_endpoints_allocate_nothing() {
         ),
     ];
     for (name, events) in DIALECTS {
-        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let body = events.iter().fold(String::new(), |body, event| body + "data: " + event + "\n\n");
         let stream = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()

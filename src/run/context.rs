@@ -19,7 +19,7 @@ const FITS_ALWAYS: u64 = 2_048;
 /// Longest wait for the list of models.
 const PATIENCE: Nanos = Nanos::from_millis(1_000);
 
-/// Where servers tell how long a context is, in tokens: vLLM and SGLang, llama.cpp and gateways.
+/// Where servers tell how long a context is, in tokens: `vLLM` and `SGLang`, `llama.cpp` and gateways.
 const LENGTHS: [&str; 4] = ["/max_model_len", "/context_length", "/context_window", "/meta/n_ctx_train"];
 
 /// No prompt fits.

@@ -205,7 +205,7 @@ mod tests {
                     grow(&mut history, "user", TEXTS[rng.usize(..TEXTS.len())]);
                     grow(&mut history, "assistant", TEXTS[rng.usize(..TEXTS.len())]);
                 }
-                assert_eq!(histories.known.lock().unwrap()[&session].bytes > 0, true);
+                assert!(histories.known.lock().unwrap()[&session].bytes > 0);
             }
         }
     }

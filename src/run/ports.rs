@@ -118,7 +118,7 @@ pub enum SourceAddressError {
     #[error("--source-ip has no meaning for {destination}: a unix socket has no addresses; take it out")]
     Local {
         /// The destination.
-        destination: Peer,
+        destination: String,
     },
     /// The machine does not have it.
     #[error(
@@ -150,7 +150,7 @@ pub fn check(sources: &Sources, peers: &[Peer]) -> Result<(), SourceAddressError
         match peer.internet() {
             Some(destination) if sources.count_for(destination) > 0 => {}
             Some(destination) => return Err(SourceAddressError::Family { destination }),
-            None => return Err(SourceAddressError::Local { destination: peer.clone() }),
+            None => return Err(SourceAddressError::Local { destination: peer.to_string() }),
         }
     }
     Ok(())

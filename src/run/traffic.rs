@@ -8,7 +8,7 @@ use crate::artifact::outputs::{OUTPUTS, Outputs};
 use crate::artifact::raw::{RawFile, RawHeader};
 use crate::artifact::records::RecordLines;
 use crate::artifact::sink::{RecordFile, Sink};
-use crate::config::Config;
+use crate::config::{Config, Model};
 use crate::dataset::{Dataset, DatasetError, endpoint_settings, make};
 use crate::endpoint::{ContextMode, EndpointError, EndpointSettings, HeaderValue};
 use crate::measure::Judgement;
@@ -224,14 +224,15 @@ fn choose_all(
     let name_of_first = config.models.items.first().map_or("", |model| model.name.as_str());
     let mut all = Tokenizers::of_first(name_of_first, first.clone());
     let one_for_all = config.tokenizer.name.is_some() || !config.endpoint.kind.counts_tokens();
-    let others = config.models.items.iter().skip(1).filter(|_| !one_for_all);
+    // Without a tokenizer at all it has been said already.
+    let is_worth_a_word = |model: &&Model| !matches!(first, Tokenizer::Words) || model.tokenizer.is_some();
+    let others = config.models.items.iter().skip(1).filter(|_| !one_for_all).filter(is_worth_a_word);
     for model in others {
         let revision = &config.tokenizer.revision;
         let own = match (&first, &model.tokenizer, cache.snapshot(&model.name, revision)) {
-            (Tokenizer::Words, _, _) => None,
+            (Tokenizer::Words, _, _) | (_, None, None) => None,
             (_, Some(name), _) => Some(Tokenizer::load_from(name, revision, cache)?),
             (_, None, Some(directory)) => Some(Tokenizer::from_path(&directory)?),
-            (_, None, None) => None,
         };
         match own {
             Some(own) if !matches!(own, Tokenizer::Words) => all.add(&model.name, own),

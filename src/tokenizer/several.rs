@@ -45,7 +45,10 @@ impl Tokenizers {
     /// The tokenizer of this number; the first for one that there is not.
     pub fn numbered(&self, number: u16) -> &Tokenizer {
         let other = usize::from(number).checked_sub(1).and_then(|place| self.others.get(place));
-        other.map_or(self.first(), |(_, tokenizer)| tokenizer)
+        match other {
+            Some((_, tokenizer)) => tokenizer,
+            None => self.first(),
+        }
     }
 
     /// Their names, each once, with commas between them.

@@ -68,6 +68,9 @@ impl Said {
     }
 }
 
+/// The type of a delta, and the inside of its text, thinking and input.
+type BlockDelta<'a> = (&'a [u8], [Option<Range<usize>>; 3]);
+
 /// Texts of which one can be told.
 #[derive(Default)]
 struct Joined {
@@ -231,8 +234,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// The type of a delta, and what it has of text, thinking and input.
-    fn block_delta(&mut self) -> Option<(&'a [u8], [Option<Range<usize>>; 3])> {
+    fn block_delta(&mut self) -> Option<BlockDelta<'a>> {
         let (mut kind, mut texts) = (None, [None, None, None]);
         self.object(|scanner, name| {
             let place = match name {
