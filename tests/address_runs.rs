@@ -172,6 +172,23 @@ fn a_faulty_address_is_shown_without_its_password() {
     assert!(text.contains("`Authorization` header is set elsewhere") && !text.contains("sesame"), "{text}");
 }
 
+#[test]
+fn a_sweep_does_not_vary_addresses_with_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "sweep: {type: grid, parameters: {endpoint.urls: [['http://zebedee:sesame@h'], ['http://i']]}}\n\
+                benchmark:\n  model: m\n  endpoint: {url: 'http://h'}\n  dataset: {entries: 2, isl: 4}\n  phases: \
+                {type: concurrency, requests: 1}\n";
+    std::fs::write(directory.path().join("config.yaml"), text).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_phasor"))
+        .current_dir(directory.path())
+        .args(["profile", "--config", "config.yaml", "--artifact-dir", "out"])
+        .output()
+        .unwrap();
+    let text = error_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("the values of a sweep are shown") && !text.contains("sesame"), "{text}");
+}
+
 /// A server that lists the model `m` with a context of so many tokens and fails everything else.
 fn server_with_context(tokens: u32) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

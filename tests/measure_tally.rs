@@ -173,6 +173,23 @@ fn reasoning_is_taken_off_the_output_and_never_below_zero() {
 }
 
 #[test]
+fn tokens_of_the_first_message_are_not_divided_by_where_the_server_told_them() {
+    // Thirty microseconds between the first and the last of four tokens.
+    for (told, expected_ns) in [
+        (None, 10_000.0),
+        (Some(1), 10_000.0),
+        (Some(2), 15_000.0),
+        (Some(3), 30_000.0),
+        (Some(0), 10_000.0),
+        (Some(4), 10_000.0),
+    ] {
+        let mut tally = PhaseTally::new(1_000);
+        tally.record(&Record { first_content_tokens: told, ..good(100) }, &[]);
+        assert_eq!(avg(&tally, Sampled::InterTokenLatency), Some(expected_ns), "{told:?}");
+    }
+}
+
+#[test]
 fn one_token_has_no_inter_token_latency() {
     let mut tally = PhaseTally::new(4);
     let mut record = good(100);
