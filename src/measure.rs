@@ -18,6 +18,7 @@ pub mod judgement;
 mod late;
 pub mod latency;
 pub mod record;
+mod runs;
 pub mod samples;
 pub mod slices;
 pub mod statistics;

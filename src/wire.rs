@@ -15,8 +15,8 @@
 //! | `delta` | the JSON of one message | whether it has content, and its usage |
 //!
 //! [`tls`] stands before the first of them, and behind the request, where a connection speaks TLS.
-//! `likeness` saves the last two the work on a message that differs from the one before only in its text,
-//! `known` that on a message that an earlier reply had.
+//! `likeness` saves the last three the work on a chunk whose message differs from the one before only in its
+//! text, `known` saves the first and the last two that on a head or a message that an earlier reply had.
 
 mod body;
 #[doc(hidden)]
@@ -26,6 +26,7 @@ mod head;
 mod kept;
 pub mod known;
 mod likeness;
+mod plain;
 pub mod protocol;
 pub mod reply;
 pub mod request;

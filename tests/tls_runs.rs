@@ -5,12 +5,15 @@
 
 #[path = "support/certificates.rs"]
 mod certificates;
+#[path = "support/served.rs"]
+mod served;
 
 use certificates::{Authority, Clients, EXPIRED, GOOD, NOT_YET, Signed, server};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ServerConfig, ServerConnection};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use served::Served;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -81,48 +84,6 @@ fn assert_ok(output: &Output) {
 
 fn error_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// The built-in server in a process of its own.
-struct Served {
-    child: Child,
-    url: String,
-}
-
-impl Served {
-    fn new(arguments: &[&str]) -> Self {
-        Self::on("127.0.0.1:0", arguments)
-    }
-
-    fn on(address: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_phasor"))
-            .args(["mock", "--listen", address])
-            .args(arguments)
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let url = lines
-            .by_ref()
-            .find_map(|line| {
-                let line = line.unwrap();
-                Some(line.split_once("Serving on ")?.1.split_once(' ')?.0.to_owned())
-            })
-            .unwrap();
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, url }
-    }
-
-    fn port(&self) -> &str {
-        self.url.rsplit_once(':').unwrap().1
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The phases of the multi-phase example, shortened.

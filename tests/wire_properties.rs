@@ -158,6 +158,70 @@ fn stream_of_likes() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Replies of one server as it sends them, a chunk for each message: other ids, times, words and counts in
+/// each, odd ones among them, and here and there a byte spoiled.
+fn replies_of_a_kind() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let count = || {
+        prop_oneof![
+            6 => (1_u64..100_000).prop_map(|count| count.to_string()),
+            1 => prop::sample::select(vec![
+                "0", "-1", "007", "1.5", "1e3", "null", "\"5\"", "987654321000", "123456789012345",
+                "1234567890123456", "99999999999999999999", "[1]", "",
+            ]).prop_map(str::to_owned),
+        ]
+    };
+    let counts = prop::sample::select(vec![
+        "\"prompt_tokens\":A,\"completion_tokens\":B,\"total_tokens\":C",
+        "\"prompt_tokens\":A,\"prompt_tokens_details\":{\"cached_tokens\":B},\"completion_tokens\":C",
+        "\"prompt_tokens\":A,\"completion_tokens\":B,\"completion_tokens_details\":{\"reasoning_tokens\":C}",
+        "\"input_tokens\":A,\"cache_read_input_tokens\":B,\"output_tokens\":C",
+        "\"prompt_tokens\":A,\"prompt_tokens\":B,\"audio_tokens\":C",
+    ]);
+    let id = prop_oneof![3 => "[a-z0-9-]{0,40}", 1 => json_text()];
+    let reply = (
+        id,
+        count(),
+        prop::collection::vec(json_text(), 0..4),
+        [count(), count(), count()],
+        prop::option::weighted(0.1, (any::<usize>(), any::<u8>())),
+    );
+    let object = prop::sample::select(vec!["chat.completion.chunk", "chat.completion.chunk", "chunk"]);
+    (counts, object, prop::bool::ANY, prop::collection::vec(reply, 2..6)).prop_map(
+        |(counts, object, counts_always, replies)| {
+            let make = |(id, created, texts, [a, b, c], spoiled): (String, String, Vec<String>, [String; 3], _)| {
+                let usage = counts.replace('A', &a).replace('B', &b).replace('C', &c);
+                let usage = format!("\"usage\":{{{usage}}}");
+                let beside = if counts_always { format!(",{usage}") } else { String::new() };
+                let mut messages = vec!["\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]".to_owned()];
+                messages.extend(texts.iter().map(|text| {
+                    format!("\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]{beside}")
+                }));
+                messages.push(format!("\"choices\":[],{usage}"));
+                let mut bytes = HEAD.as_bytes().to_vec();
+                bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+                let events = messages
+                    .iter()
+                    .map(|message| {
+                        format!(
+                            "data: {{\"id\":\"{id}\",\"object\":\"{object}\",\"created\":{created},{message}}}\n\n"
+                        )
+                    })
+                    .chain(["data: [DONE]\n\n".to_owned()]);
+                for event in events {
+                    bytes.extend_from_slice(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
+                }
+                bytes.extend_from_slice(b"0\r\n\r\n");
+                if let Some((place, byte)) = spoiled {
+                    let length: usize = bytes.len();
+                    bytes[place % length] = byte;
+                }
+                bytes
+            };
+            replies.into_iter().map(make).collect()
+        },
+    )
+}
+
 /// The body framed in one of the ways HTTP has, the chunks being `sizes` long.
 fn framed(body: &[u8], way: u8, sizes: &[usize]) -> Vec<u8> {
     let mut reply = HEAD.as_bytes().to_vec();
@@ -233,6 +297,14 @@ proptest! {
     ) {
         // Byte by byte every message is carried over and read in full.
         check::reply(&framed(&body, way, &sizes), &cuts);
+    }
+
+    #[test]
+    fn a_reply_gives_what_it_gives_alone_whichever_were_read_before_it(
+        replies in replies_of_a_kind(), cuts in prop::collection::vec(any::<usize>(), 0..4),
+    ) {
+        check::replies(&replies, &[]);
+        check::replies(&replies, &cuts);
     }
 
     #[test]

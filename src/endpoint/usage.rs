@@ -52,6 +52,21 @@ pub const REASONING_KEY: &str = "thoughtsTokenCount";
 pub const WRAPPER_KEYS: [&str; 3] = ["usageMetadata", "meta", "tokens"];
 
 impl Usage {
+    /// How many counts there are.
+    pub const COUNTS: usize = 5;
+
+    /// All counts in one order.
+    pub const fn counts(&self) -> [Option<u64>; Self::COUNTS] {
+        let Self { prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens } = *self;
+        [prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens]
+    }
+
+    /// The counts in the order of [`Usage::counts`].
+    pub const fn of_counts(counts: [Option<u64>; Self::COUNTS]) -> Self {
+        let [prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens] = counts;
+        Self { prompt_tokens, completion_tokens, total_tokens, reasoning_tokens, cached_tokens }
+    }
+
     /// Reads a `usage` object; absent when it is none or empty.
     pub fn read(usage: &Value) -> Option<Self> {
         let Value::Object(outer) = usage else { return None };

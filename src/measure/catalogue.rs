@@ -48,8 +48,11 @@ pub enum Source {
     /// The gaps between content messages of good requests, in nanoseconds.
     Gaps,
     /// One value of each request that `feed` names.
-    Record(Feed, fn(&Facts<'_>) -> Option<f64>),
+    Record(Feed, Read),
 }
+
+/// Reads the value of one request; absent when it has none.
+pub type Read = fn(&Facts<'_>) -> Option<f64>;
 
 /// Which requests feed a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

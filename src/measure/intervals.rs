@@ -14,6 +14,9 @@ use crate::time::Stamp;
 /// to 268 ms takes four.
 pub const GAP_BYTES_PER_REQUEST: usize = 64;
 
+/// Bytes of the longest gap.
+const GAP_BYTES_MAX: usize = 10;
+
 /// One request on the time line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Interval {
@@ -177,8 +180,9 @@ impl Intervals {
 impl Part {
     /// Keeps the gaps of a request, unless they do not fit.
     fn push_gaps(&mut self, gaps_ns: &[u64]) -> bool {
-        let bytes: usize = gaps_ns.iter().map(|gap| length(*gap)).sum();
-        if self.gaps.capacity() - self.gaps.len() < bytes {
+        let room = self.gaps.capacity() - self.gaps.len();
+        // Only close to the end of the room it matters how long they are to the byte.
+        if room / GAP_BYTES_MAX < gaps_ns.len() && room < gaps_ns.iter().map(|gap| length(*gap)).sum() {
             return false;
         }
         for gap in gaps_ns {

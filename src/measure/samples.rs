@@ -4,6 +4,7 @@
 //! which shards recorded or merged does not show. It computes no statistics itself: see
 //! [`crate::measure::statistics`].
 
+use crate::measure::runs::Runs;
 use hdrhistogram::Histogram;
 
 /// Largest value that the histogram tells apart, in its own units: 39 hours in nanoseconds. Larger ones
@@ -51,9 +52,9 @@ pub struct Samples {
     /// The histogram is made when this many exact values are there, one request before the budget is used
     /// up or earlier, so that the metrics of one tally do not all make theirs in the same request.
     histogram_at: usize,
-    exact: Vec<f64>,
+    exact: Runs,
     /// Exact values of sets that were merged in, as they came.
-    merged: Vec<Vec<f64>>,
+    merged: Vec<Runs>,
     histogram: Option<Box<Histogram<u64>>>,
     beyond: Moments,
 }
@@ -77,10 +78,11 @@ impl Moments {
         max: f64::NEG_INFINITY,
     };
 
-    pub(crate) fn push(&mut self, value: f64) {
-        self.count += 1;
-        self.sum.add(value);
-        self.sum_of_squares.add_product(value, value);
+    pub(crate) fn push(&mut self, value: f64, times: u64) {
+        self.count += times;
+        let times = times as f64;
+        self.sum.add_product(value, times);
+        self.sum_of_squares.add_squares(value, times);
         self.min = self.min.min(value);
         self.max = self.max.max(value);
     }
@@ -113,6 +115,14 @@ impl Exactly {
         let high = left * right;
         let low = left.mul_add(right, -high);
         self.add_exactly(Self { high, low });
+    }
+
+    /// Adds the square of `value` so many times.
+    fn add_squares(&mut self, value: f64, times: f64) {
+        let high = value * value;
+        let low = value.mul_add(value, -high);
+        self.add_product(high, times);
+        self.add_product(low, times);
     }
 
     pub(crate) fn add_exactly(&mut self, other: Self) {
@@ -152,7 +162,7 @@ impl Samples {
             resolution,
             budget,
             histogram_at: budget.saturating_sub(1 + ahead),
-            exact: Vec::with_capacity(budget),
+            exact: Runs::with_capacity(budget),
             merged: Vec::new(),
             histogram: None,
             beyond: Moments::EMPTY,
@@ -172,7 +182,7 @@ impl Samples {
             }
             self.exact.push(value);
         } else {
-            self.push_beyond(value);
+            self.push_beyond(value, 1);
         }
     }
 
@@ -181,20 +191,37 @@ impl Samples {
     pub fn push_all(&mut self, values: impl ExactSizeIterator<Item = f64>) {
         // While all of them are far from the budget, none of them needs to be looked at.
         if self.exact.len() + values.len() < self.histogram_at.min(self.budget) {
-            self.exact.extend(values);
+            values.for_each(|value| self.exact.push(value));
         } else {
-            values.for_each(|value| self.push(value));
+            self.push_close_to_budget(values);
+        }
+    }
+
+    fn push_close_to_budget(&mut self, values: impl Iterator<Item = f64>) {
+        let mut beyond = (0.0_f64, 0);
+        for value in values {
+            if self.exact.len() < self.budget {
+                self.push(value);
+            } else if beyond.1 > 0 && beyond.0.to_bits() != value.to_bits() {
+                self.push_beyond(beyond.0, beyond.1);
+                beyond = (value, 1);
+            } else {
+                beyond = (value, beyond.1 + 1);
+            }
+        }
+        if beyond.1 > 0 {
+            self.push_beyond(beyond.0, beyond.1);
         }
     }
 
     #[inline(never)]
-    fn push_beyond(&mut self, value: f64) {
+    fn push_beyond(&mut self, value: f64, times: u64) {
         let steps = self.steps(value);
         self.ready_histogram();
         if let Some(histogram) = &mut self.histogram {
-            histogram.saturating_record(steps);
+            histogram.saturating_record_n(steps, times);
         }
-        self.beyond.push(value);
+        self.beyond.push(value, times);
     }
 
     #[cold]
@@ -235,8 +262,8 @@ impl Samples {
 
     /// No value is pushed any more: gives back the memory that was reserved for those that did not come.
     pub(crate) fn settle(&mut self) {
-        trim(&mut self.exact);
-        self.merged.iter_mut().for_each(trim);
+        self.exact.settle();
+        self.merged.iter_mut().for_each(Runs::settle);
     }
 
     /// Number of values.
@@ -255,8 +282,13 @@ impl Samples {
     }
 
     /// The values known exactly: its own in the order in which they came, then those of the sets merged in.
-    pub(crate) fn exact_parts(&self) -> impl Iterator<Item = &[f64]> {
-        std::iter::once(self.exact.as_slice()).chain(self.merged.iter().map(Vec::as_slice))
+    pub(crate) fn exact_parts(&self) -> impl Iterator<Item = &Runs> {
+        std::iter::once(&self.exact).chain(&self.merged)
+    }
+
+    /// The values known exactly, one by one in the same order.
+    pub(crate) fn exact_values(&self) -> impl Iterator<Item = f64> {
+        self.exact_parts().flat_map(Runs::iter)
     }
 
     /// What is known of the others.

@@ -7,6 +7,7 @@
 use crate::measure::PhaseTally;
 use crate::measure::catalogue::{Feed, SAMPLED, Sampled, Source};
 use crate::measure::intervals::{Gaps, Interval};
+use crate::measure::runs::Runs;
 use crate::measure::statistics::Ordered;
 use crate::measure::summary::{DurationRule, Pool, Summary, Terms, Timing};
 use crate::measure::tally::Counts;
@@ -141,12 +142,12 @@ fn distribute(tally: &PhaseTally, take: &mut impl FnMut(&Interval, &Values, Gaps
     let mut values: Values = Vec::with_capacity(Sampled::COUNT);
     for part in tally.intervals().parts() {
         let mut columns: Vec<_> =
-            sets.iter_mut().map(|parts| parts.next().unwrap_or_default().iter()).collect();
+            sets.iter_mut().map(|parts| parts.next().into_iter().flat_map(Runs::iter)).collect();
         for (interval, gaps) in part {
             values.clear();
             let metrics = interval.findings().metrics;
             for (row, column) in columns.iter_mut().enumerate().filter(|(row, _)| metrics >> row & 1 == 1) {
-                values.extend(column.next().map(|value| (row, *value)));
+                values.extend(column.next().map(|value| (row, value)));
             }
             take(&interval, &values, gaps);
         }

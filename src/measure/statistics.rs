@@ -4,6 +4,7 @@
 //! and knows no units.
 
 use crate::measure::confidence;
+use crate::measure::runs::Runs;
 use crate::measure::samples::{Exactly, Moments, Samples};
 
 /// Where the true quantile `q` (0 to 1) of what `sorted` was drawn from lies with 95 % confidence: the values
@@ -94,11 +95,13 @@ impl Ordered {
     /// Gathers and sorts; the order of the sets makes no difference.
     pub fn of(sets: &[&Samples]) -> Self {
         let mut exact =
-            Vec::with_capacity(sets.iter().flat_map(|set| set.exact_parts()).map(<[f64]>::len).sum());
+            Vec::with_capacity(sets.iter().flat_map(|set| set.exact_parts()).map(Runs::len).sum());
         let mut counted: Vec<(f64, u64)> = Vec::new();
         let mut beyond = Moments::EMPTY;
         for set in sets {
-            set.exact_parts().for_each(|part| exact.extend_from_slice(part));
+            for (value, times) in set.exact_parts().flat_map(Runs::runs) {
+                exact.resize(exact.len() + times, value);
+            }
             counted.extend(set.beyond_values());
             beyond.merge(set.beyond());
         }
@@ -211,7 +214,7 @@ impl Ordered {
             std = (squares.value() / count as f64).sqrt();
         } else {
             for value in &self.exact {
-                moments.push(*value);
+                moments.push(*value, 1);
             }
             sum = moments.sum.value();
             min = moments.min;

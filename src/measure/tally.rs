@@ -1,7 +1,7 @@
 //! What one phase came to, on one shard or merged over all.
 
 use crate::measure::arrivals::Arrivals;
-use crate::measure::catalogue::{SAMPLED, Sampled, Source};
+use crate::measure::catalogue::{Read, SAMPLED, Sampled, Source};
 use crate::measure::facts::{Facts, SequenceBy};
 use crate::measure::handshakes::Handshakes;
 use crate::measure::intervals::{Findings, Intervals};
@@ -16,6 +16,24 @@ use std::sync::Arc;
 
 /// Distinct errors that are kept apart; what comes after them is counted in one bucket.
 pub const ERROR_GROUPS_MAX: usize = 256;
+
+/// How each sampled metric that has one value per request reads it off good requests, and off all others.
+static READERS_OF_GOOD: [Option<Read>; Sampled::COUNT] = readers(true);
+static READERS_OF_OTHERS: [Option<Read>; Sampled::COUNT] = readers(false);
+
+const fn readers(good: bool) -> [Option<Read>; Sampled::COUNT] {
+    let mut readers = [None; Sampled::COUNT];
+    let mut row = 0;
+    while row < readers.len() {
+        if let Source::Record(feed, read) = SAMPLED[row].source
+            && feed.takes(good)
+        {
+            readers[row] = Some(read);
+        }
+        row += 1;
+    }
+    readers
+}
 
 /// Counters, samples and errors of one phase. A shard fills its own; at the phase's close it moves (is not
 /// copied) to the conductor and is merged there.
@@ -393,22 +411,15 @@ impl PhaseTally {
         let good = matches!(record.outcome, Outcome::Ok);
         let facts = Facts::of(record);
         let mut findings = self.find(&facts, good);
-        for (row, (metric, samples)) in SAMPLED.iter().zip(&mut self.samples).enumerate() {
-            match metric.source {
-                Source::Gaps if good => samples.push_all(gaps_ns.iter().map(|gap| *gap as f64)),
-                Source::Record(feed, read) if feed.takes(good) => {
-                    if let Some(value) = read(&facts) {
-                        findings.metrics |= 1 << row;
-                        samples.push(value);
-                    }
-                }
-                Source::Adjusted(_)
-                | Source::Curve(_)
-                | Source::Derived(_)
-                | Source::Elsewhere
-                | Source::Gaps
-                | Source::Record(..) => {}
+        let readers = if good { &READERS_OF_GOOD } else { &READERS_OF_OTHERS };
+        for (row, (read, samples)) in readers.iter().zip(&mut self.samples).enumerate() {
+            if let Some(value) = read.and_then(|read| read(&facts)) {
+                findings.metrics |= 1 << row;
+                samples.push(value);
             }
+        }
+        if good && let Some(samples) = self.samples.get_mut(Sampled::InterChunkLatency as usize) {
+            samples.push_all(gaps_ns.iter().map(|gap| *gap as f64));
         }
         self.intervals.record(&facts, gaps_ns, findings);
     }

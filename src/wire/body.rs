@@ -74,6 +74,21 @@ pub(in crate::wire) const LINE_BYTES_MAX: usize = 16 * 1024;
 /// Most digits of a size that is read in one go.
 const ORDINARY_DIGITS_MAX: usize = 8;
 
+/// What each byte is worth as a hexadecimal digit.
+const VALUE_OF_DIGIT: [u8; 256] = {
+    let mut values = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < 16 {
+        let digit = b"0123456789abcdef"[value as usize];
+        values[digit as usize] = value;
+        values[digit.to_ascii_uppercase() as usize] = value;
+        value += 1;
+    }
+    values
+};
+/// The worth of a byte that is none.
+const NO_DIGIT: u8 = u8::MAX;
+
 impl Framing {
     /// A chunked body at its start.
     pub(in crate::wire) const fn chunked() -> Self {
@@ -152,34 +167,64 @@ impl Chunked {
         }
     }
 
-    /// Passes over the end of a chunk and a size without extensions when all of it is there: what stands
-    /// between two chunks of an ordinary stream. Anything else is left to [`Chunked::step`].
+    /// The data of the next chunk and what stands behind it, when its size line is an ordinary one and all of
+    /// it is there. It is still to be taken, by [`Chunked::pass`].
+    #[inline]
+    pub(in crate::wire) fn whole<'a>(&self, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+        let (size, rest) = self.ordinary_line(bytes)?;
+        rest.split_at_checked(usize::try_from(size).ok()?)
+    }
+
+    /// A whole chunk was taken.
+    #[inline]
+    pub(in crate::wire) const fn pass(&mut self) {
+        self.place = Place::DataEnd;
+        self.bytes_left = 0;
+    }
+
+    /// Passes over what stands between two chunks of an ordinary stream, or behind the last one, when all of
+    /// it is there. Anything else is left to [`Chunked::step`].
     #[inline]
     fn pass_over_ordinary_line(&mut self, bytes: &mut &[u8]) {
-        let line = match self.place {
-            Place::DataEnd => match bytes.strip_prefix(b"\r\n") {
-                Some(line) => line,
-                None => return,
-            },
-            Place::Size if self.bytes_left == 0 && self.line_bytes == 0 => bytes,
-            _ => return,
-        };
-        let mut size = 0_u64;
-        for (digits, byte) in line.iter().take(ORDINARY_DIGITS_MAX + 1).enumerate() {
-            let digit = match byte {
-                b'0'..=b'9' => byte - b'0',
-                b'a'..=b'f' => byte - b'a' + 10,
-                b'A'..=b'F' => byte - b'A' + 10,
-                b'\r' if digits > 0 && size > 0 && line.get(digits + 1) == Some(&b'\n') => {
-                    *bytes = line.get(digits + 2..).unwrap_or_default();
-                    self.bytes_left = size;
-                    self.place = Place::Data;
-                    return;
-                }
-                _ => return,
-            };
-            size = size << 4 | u64::from(digit);
+        if let Some((size, rest)) = self.ordinary_line(bytes) {
+            *bytes = rest;
+            self.bytes_left = size;
+            self.place = Place::Data;
+        } else if self.place == Place::DataEnd {
+            if let Some(rest) = bytes.strip_prefix(b"\r\n0\r\n\r\n") {
+                *bytes = rest;
+                self.place = Place::Done;
+            } else if *bytes == b"\r\n" {
+                *bytes = &[];
+                self.place = Place::Size;
+            }
         }
+    }
+
+    /// The size of the next chunk and what stands behind its line: the end of the chunk before and a size
+    /// without extensions that is not zero.
+    #[inline]
+    fn ordinary_line<'a>(&self, bytes: &'a [u8]) -> Option<(u64, &'a [u8])> {
+        let line = match self.place {
+            Place::DataEnd => bytes.strip_prefix(b"\r\n")?,
+            Place::Size if self.bytes_left == 0 && self.line_bytes == 0 => bytes,
+            _ => return None,
+        };
+        let (mut size, mut digits) = (0, 0);
+        loop {
+            match VALUE_OF_DIGIT[usize::from(*line.get(digits)?)] {
+                NO_DIGIT => break,
+                value => size = size << 4 | u64::from(value),
+            }
+            digits += 1;
+            if digits > ORDINARY_DIGITS_MAX {
+                return None;
+            }
+        }
+        if size == 0 {
+            return None;
+        }
+        line.get(digits..)?.strip_prefix(b"\r\n").map(|rest| (size, rest))
     }
 
     /// Where the byte after `byte` stands.

@@ -83,8 +83,8 @@ fn decode_knowing(decoder: &mut ReplyDecoder, bytes: &[u8], cuts: &[usize], know
     sums
 }
 
-/// The sums of a reply are the same however it is cut and whatever was read before, but for the connection: it is reusable only if the
-/// decoder saw no byte behind the reply, and bytes that come later are not seen.
+/// The sums of a reply are the same however it is cut and whatever was read before, but for the connection: it
+/// is reusable only if the decoder saw no byte behind the reply, and bytes that come later are not seen.
 pub fn reply(bytes: &[u8], cuts: &[usize]) {
     let mut decoder = ReplyDecoder::default();
     let whole = decode(&mut decoder, bytes, &[]);
@@ -95,6 +95,16 @@ pub fn reply(bytes: &[u8], cuts: &[usize]) {
         assert!(parts.reusable || !whole.reusable, "reusable as a whole, not in parts");
         parts.reusable = whole.reusable;
         assert_eq!(parts, whole, "cut at {cuts:?}");
+    }
+}
+
+/// Each of several replies gives what it gives alone, whichever were read before it.
+pub fn replies(replies: &[Vec<u8>], cuts: &[usize]) {
+    let mut decoder = ReplyDecoder::default();
+    let mut known = Known::default();
+    for reply in replies {
+        let alone = decode(&mut ReplyDecoder::default(), reply, cuts);
+        assert_eq!(decode_knowing(&mut decoder, reply, cuts, &mut known), alone);
     }
 }
 

@@ -71,7 +71,7 @@ pub(in crate::wire) enum Holds {
 }
 
 /// A head, read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::wire) struct Head {
     pub status: u16,
     /// The reason phrase of an error status, possibly empty.

@@ -7,6 +7,8 @@
 
 use std::ops::Range;
 
+use crate::wire::plain;
+
 /// Longest event worth remembering, in bytes.
 const EVENT_BYTES_MAX: usize = 1_024;
 
@@ -50,18 +52,38 @@ impl Likeness {
     /// The event of this kind that `bytes` begin with.
     #[inline]
     pub(in crate::wire) fn matches(&self, bytes: &[u8]) -> Option<Alike> {
-        let (before, behind) = self.around.split_at_checked(self.before)?;
-        if behind.is_empty() {
-            return None;
-        }
+        let (before, behind) = self.around()?;
         let rest = bytes.strip_prefix(before)?;
-        let text = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..=0x1f))?;
+        let text = plain::length(rest);
         let ends_alike = text > 0 && rest.get(text..)?.starts_with(behind);
         ends_alike.then(|| Alike {
             taken: before.len() + text + behind.len(),
             text: before.len()..before.len() + text,
             output: self.output,
         })
+    }
+
+    /// The text of `event`, if all of that is one event of this kind.
+    #[inline]
+    pub(in crate::wire) fn text_of<'a>(&self, event: &'a [u8]) -> Option<&'a [u8]> {
+        let (before, behind) = self.around()?;
+        let text = event.get(before.len()..event.len().checked_sub(behind.len())?)?;
+        if text.is_empty() || !event.starts_with(before) || !event.ends_with(behind) {
+            return None;
+        }
+        // What stands behind begins with the quote that ends the text: it is the first thing that can.
+        (plain::length(event.get(before.len()..)?) == text.len()).then_some(text)
+    }
+
+    /// Whether it has output, not reasoning alone.
+    #[inline]
+    pub(in crate::wire) const fn has_output(&self) -> bool {
+        self.output
+    }
+
+    #[inline]
+    fn around(&self) -> Option<(&[u8], &[u8])> {
+        self.around.split_at_checked(self.before).filter(|(_, behind)| !behind.is_empty())
     }
 }
 
@@ -82,6 +104,9 @@ mod tests {
         let stream = b"data: {\"a\":\"another\",\"b\":2}\n\ndata:";
         let alike = Alike { taken: stream.len() - 5, text: 12..19, output: true };
         assert_eq!(learned().matches(stream), Some(alike));
+        assert_eq!(learned().text_of(&stream[..stream.len() - 5]), Some(&b"another"[..]));
+        assert_eq!(learned().text_of(stream), None);
+        assert_eq!(learned().text_of(&[EVENT, EVENT].concat()), None);
     }
 
     #[test]
@@ -97,7 +122,9 @@ mod tests {
             b"data: {\"a\":\"one",
         ];
         for bytes in unlike {
-            assert_eq!(learned().matches(bytes), None, "{}", String::from_utf8_lossy(bytes));
+            let text = String::from_utf8_lossy(bytes);
+            assert_eq!(learned().matches(bytes), None, "{text}");
+            assert_eq!(learned().text_of(bytes), None, "{text}");
         }
         assert_eq!(Likeness::default().matches(EVENT), None);
     }

@@ -346,10 +346,11 @@ impl ReplyDecoder {
     /// Reads on until the bytes or the reply are at their end.
     fn advance(&mut self, bytes: &mut &[u8], fed: &mut Fed, known: &mut Known) -> Result<Progress, Fault> {
         loop {
+            self.chunks_like_the_last(bytes, fed);
             match &mut self.place {
                 Place::Done => return Ok(Progress::Complete { reusable: false }),
                 Place::Head { .. } => {
-                    if !self.head(bytes, fed)? {
+                    if !self.head(bytes, fed, known)? {
                         return Ok(Progress::Pending);
                     }
                 }
@@ -387,8 +388,15 @@ impl ReplyDecoder {
     }
 
     /// Reads the head; false when it goes on beyond the bytes.
-    fn head(&mut self, bytes: &mut &[u8], fed: &mut Fed) -> Result<bool, Fault> {
+    fn head(&mut self, bytes: &mut &[u8], fed: &mut Fed, known: &mut Known) -> Result<bool, Fault> {
         let Place::Head { end } = &mut self.place else { return Ok(true) };
+        if self.carried.is_empty()
+            && let Some((head, length)) = known.find_head(bytes)
+        {
+            *bytes = bytes.get(length..).unwrap_or_default();
+            self.begin_body(head.clone(), fed);
+            return Ok(true);
+        }
         let found = end.find(bytes);
         let (part, rest) = bytes.split_at(found.unwrap_or(bytes.len()));
         *bytes = rest;
@@ -415,18 +423,56 @@ impl ReplyDecoder {
             return Ok(false);
         }
         let head = Head::read(whole).map_err(|detail| Fault::NotHttp { detail })?;
+        known.learn_head(whole, &head);
         self.carried.clear();
         if matches!(head.status, 100..=199 if head.status != 101) {
             // An interim reply; the real one follows.
             self.place = Place::default();
             return Ok(true);
         }
+        self.begin_body(head, fed);
+        Ok(true)
+    }
+
+    /// The head is read; the body follows.
+    fn begin_body(&mut self, head: Head, fed: &mut Fed) {
         fed.status = Some(head.status);
         let error = (!head.is_success()).then(|| Box::new((head.status, head.reason)));
         let Head { framing, holds, keeps_alive, .. } = head;
         self.is_stream = matches!(holds, Holds::Events);
         self.place = Place::Body(Body { framing, holds, keeps_alive, read_in_place: false, error });
-        Ok(true)
+    }
+
+    /// Takes whole chunks off `bytes` that each hold one event like the last one.
+    #[inline]
+    fn chunks_like_the_last(&mut self, bytes: &mut &[u8], fed: &mut Fed) {
+        if !self.takes_likeness() || self.raw.is_some() {
+            return;
+        }
+        let Place::Body(Body { framing: Framing::Chunked(chunked), .. }) = &mut self.place else { return };
+        let (mut messages, mut body_bytes) = (0, 0);
+        while let Some((event, rest)) = chunked.whole(bytes)
+            && let Some(text) = self.likeness.text_of(event)
+        {
+            chunked.pass();
+            messages += 1;
+            body_bytes += event.len();
+            *bytes = rest;
+            if let Some(kept) = &mut self.kept {
+                kept.piece(text, speech(self.likeness.has_output()));
+            }
+        }
+        fed.body_bytes += body_bytes;
+        fed.messages += messages;
+        fed.contents += messages;
+        fed.outputs += if self.likeness.has_output() { messages } else { 0 };
+    }
+
+    /// Whether an event like the last one may be taken as one. What was learnt from an earlier reply holds for
+    /// this one too, once it has content of its own.
+    #[inline]
+    const fn takes_likeness(&self) -> bool {
+        self.any_content && self.carried.is_empty() && self.events.is_between()
     }
 
     fn carry(&mut self, bytes: &[u8], what: &'static str, limit_bytes: usize) -> Result<(), Fault> {
@@ -440,7 +486,7 @@ impl ReplyDecoder {
     /// Takes a piece of an event stream.
     fn stream(&mut self, piece: &[u8], fed: &mut Fed, known: &mut Known) -> Result<(), Fault> {
         let mut rest = piece;
-        loop {
+        while !rest.is_empty() {
             while let Some(Alike { taken, text, output }) = self.like_the_last(rest) {
                 fed.body_bytes += taken;
                 fed.messages += 1;
@@ -457,11 +503,16 @@ impl ReplyDecoder {
                 fed.body_bytes += found.taken;
                 fed.messages += 1;
                 self.any_message = true;
+                if found.delta.usage.is_some() {
+                    self.usage = found.delta.usage;
+                }
                 if let Some(text) = &found.text {
                     fed.contents += 1;
                     fed.outputs += u32::from(found.delta.output);
                     self.any_content = true;
-                    self.likeness.learn(event, text, found.delta.output);
+                    if found.delta.usage.is_none() {
+                        self.likeness.learn(event, text, found.delta.output);
+                    }
                     if let Some(kept) = &mut self.kept {
                         let text = event.get(text.clone()).unwrap_or_default();
                         kept.piece(text, speech(found.delta.output));
@@ -494,6 +545,7 @@ impl ReplyDecoder {
                 }
             }
         }
+        Ok(())
     }
 
     /// Reads the event that was carried over.
@@ -510,9 +562,7 @@ impl ReplyDecoder {
     /// The event at the start of `bytes` that is like the last one. Asked only between events.
     #[inline]
     fn like_the_last(&self, bytes: &[u8]) -> Option<Alike> {
-        // What was learnt from an earlier reply holds for this one too, once it has content of its own.
-        let between = self.any_content && self.carried.is_empty() && self.events.is_between();
-        if between { self.likeness.matches(bytes) } else { None }
+        if self.takes_likeness() { self.likeness.matches(bytes) } else { None }
     }
 
     /// Reads one event; `whole` are its bytes up to the next event, if they stand in one piece.
@@ -537,8 +587,8 @@ impl ReplyDecoder {
                 {
                     let text = text.map(|text| start + text.start..start + text.end);
                     known.learn(whole, text.as_ref(), delta);
-                    if let Some(text) = &text {
-                        self.likeness.learn(whole, text, delta.output);
+                    if let Some(text) = text.filter(|_| delta.usage.is_none()) {
+                        self.likeness.learn(whole, &text, delta.output);
                     }
                 }
                 Ok(())
@@ -558,8 +608,8 @@ impl ReplyDecoder {
         if at_event { known.find(bytes) } else { None }
     }
 
-    /// Reads the JSON of one message. Answers with what it says and the place of its one text, when nothing
-    /// but that text told anything.
+    /// Reads the JSON of one message. Answers with what it says and the place of its one text, unless it says
+    /// more than that text and its counts.
     fn content(&mut self, data: &[u8], fed: &mut Fed) -> Option<(Delta, Option<Range<usize>>)> {
         fed.messages += 1;
         self.any_message = true;
@@ -590,7 +640,7 @@ impl ReplyDecoder {
                 }
                 self.any_content |= delta.content;
                 self.usage = delta.usage.or(self.usage);
-                return (!is_call).then(|| (delta, text.filter(|_| delta.usage.is_none())));
+                return (!is_call).then_some((delta, text));
             }
             Reading::Nothing => return None,
             Reading::Array => Fault::JsonArray,

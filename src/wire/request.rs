@@ -5,8 +5,18 @@ use crate::endpoint::{HeaderValue, Headers};
 
 /// Hexadecimal digits as UUIDs write them.
 const HEX: &[u8; 16] = b"0123456789abcdef";
-/// Bytes of a UUID at which a hyphen goes before.
-const HYPHENS_BEFORE: [usize; 4] = [4, 6, 8, 10];
+/// Each byte as two of them.
+const HEX_OF_BYTE: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [HEX[byte >> 4], HEX[byte & 0xf]];
+        byte += 1;
+    }
+    pairs
+};
+/// Where the bytes of a UUID stand between its hyphens.
+const BYTES_OF_UUID: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 /// The ports that are not written.
 const PORT_OF_HTTP: u16 = 80;
 const PORT_OF_HTTPS: u16 = 443;
@@ -101,16 +111,8 @@ pub fn write_hex(digits: &mut [u8], value: u128) {
 /// Appends `id` as a UUID is written: 36 characters, lower-case, with hyphens.
 pub fn write_uuid(out: &mut Vec<u8>, id: u128) {
     let mut text = [b'-'; 36];
-    let mut places = text.iter_mut();
-    for (index, byte) in id.to_be_bytes().into_iter().enumerate() {
-        if HYPHENS_BEFORE.contains(&index) {
-            places.next();
-        }
-        for digit in [byte >> 4, byte & 0xf] {
-            if let Some(place) = places.next() {
-                *place = HEX[usize::from(digit)];
-            }
-        }
+    for (byte, place) in id.to_be_bytes().into_iter().zip(BYTES_OF_UUID) {
+        [text[place], text[place + 1]] = HEX_OF_BYTE[usize::from(byte)];
     }
     out.extend_from_slice(&text);
 }

@@ -94,7 +94,7 @@ impl Steadiness {
 
 fn requests(outcome: &RunOutcome, sampled: Sampled) -> Vec<f64> {
     let profiling = outcome.phases.iter().filter(|phase| phase.profiling_index.is_some());
-    profiling.flat_map(|phase| phase.tally.samples(sampled).exact_parts().flatten().copied()).collect()
+    profiling.flat_map(|phase| phase.tally.samples(sampled).exact_values()).collect()
 }
 
 fn name_of(statistic: TrialStat) -> String {

@@ -12,6 +12,7 @@ use crate::endpoint::usage::{
     CACHE_KEYS_ADDED, CACHED_KEYS, COMPLETION_KEYS, PROMPT_KEYS, REASONING_KEY, TOTAL_KEYS, WRAPPER_KEYS,
 };
 use crate::wire::delta::{Delta, Parts};
+use crate::wire::plain;
 use std::ops::Range;
 
 pub(in crate::wire) mod dialects;
@@ -171,28 +172,7 @@ impl<'a> Scanner<'a> {
     /// Passes over everything up to the next quote, backslash or control character.
     #[inline]
     fn plain(&mut self) {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        const HIGHS: u64 = 0x8080_8080_8080_8080;
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let (words, tail) = rest.as_chunks::<8>();
-        for word in words {
-            let word = u64::from_le_bytes(*word);
-            // The classic zero-byte test, for three conditions at once. The lowest set bit is exact: a
-            // borrow only ever disturbs bytes above a true hit.
-            let below = |limit: u64| word.wrapping_sub(ONES * limit) & !word & HIGHS;
-            let equal = |byte: u64| {
-                let difference = word ^ (ONES * byte);
-                difference.wrapping_sub(ONES) & !difference & HIGHS
-            };
-            let hits = below(0x20) | equal(u64::from(b'"')) | equal(u64::from(b'\\'));
-            if hits != 0 {
-                self.at += (hits.trailing_zeros() / 8) as usize;
-                return;
-            }
-            self.at += 8;
-        }
-        let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-        self.at += tail.iter().position(special).unwrap_or(tail.len());
+        self.at += plain::length(self.bytes.get(self.at..).unwrap_or_default());
     }
 
     fn escape(&mut self) -> Option<()> {
