@@ -65,7 +65,9 @@ fn neighbours_on_the_core_are_the_clients_limit() {
         .collect();
     let output = run.run(&["--cpus", &core.id.to_string()]);
     over.store(true, Ordering::Relaxed);
-    neighbours.into_iter().for_each(|neighbour| neighbour.join().unwrap());
+    for neighbour in neighbours {
+        neighbour.join().unwrap();
+    }
     assert_ok(&output);
     let (phase, reasons) = judged(&run);
     assert_eq!(phase["verdict"], "client_limited", "{phase}");

@@ -3,10 +3,22 @@
 //! A piece of text that stands alone in its message is taken over as it is; whatever else a message says is
 //! read by the endpoint's own reader.
 
-use crate::endpoint::{Capture, Content, Reader, Speech, Texts};
+use crate::endpoint::{Capture, Content, Reader, Speech, Spoiled, Texts};
+use crate::wire::delta::{self, Delta, Reading};
 
 /// Room for texts beyond this is given back when the reply is over.
 const RETAINED_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether the texts of a reply are kept to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepTexts {
+    /// They are looked at and passed over.
+    No,
+    /// They are kept until the next reply, and put together as an answer that is sent back.
+    SentBack,
+    /// They are kept until the next reply.
+    Yes,
+}
 
 /// The texts of one reply after another.
 #[derive(Debug)]
@@ -92,6 +104,37 @@ impl Kept {
             answer.message(data);
         }
     }
+}
+
+/// Reads a message of any endpoint type but chat.
+pub(in crate::wire) fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
+    // What is sent back is put together from the whole message.
+    let is_sent_back = kept.as_ref().is_some_and(|kept| kept.sends_back());
+    if !is_sent_back && let Some((delta, text)) = delta::read_ordinary(reader, data) {
+        if let Some((kept, text)) = kept.zip(text) {
+            kept.piece(data.get(text).unwrap_or_default(), speech(delta.output));
+        }
+        return Reading::Delta(delta);
+    }
+    match reader.read(data) {
+        Ok(reading) => {
+            if let Some(kept) = kept {
+                kept.message(data, reading.content.as_ref());
+            }
+            Reading::Delta(Delta {
+                content: reading.content.is_some(),
+                output: reading.content.is_some_and(|content| content.is_output()),
+                usage: reading.usage,
+            })
+        }
+        Err(Spoiled::Array) => Reading::Array,
+        Err(Spoiled::Scalar(type_name)) => Reading::Scalar(type_name),
+    }
+}
+
+/// What the text of a message is that has but one.
+pub(in crate::wire) const fn speech(output: bool) -> Speech {
+    if output { Speech::Output } else { Speech::Reasoning }
 }
 
 /// Appends the text of which `escaped` is the inside of a JSON string. What is no text becomes replacement

@@ -9,11 +9,11 @@
 use std::mem;
 use std::ops::Range;
 
-use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Speech, Spoiled, Texts, Usage};
+use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Texts, Usage};
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Delta, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
-use crate::wire::kept::Kept;
+use crate::wire::kept::{KeepTexts, Kept, read_any, speech};
 use crate::wire::known::{Found, Known};
 use crate::wire::likeness::{Alike, Likeness};
 use crate::wire::sse::{EVENT_BYTES_MAX, Event, Events, Message, Next};
@@ -200,17 +200,6 @@ impl From<FramingFault> for Fault {
             FramingFault::TooLong => Self::TooLarge { what: "head", limit_bytes: LINE_BYTES_MAX },
         }
     }
-}
-
-/// Whether the texts of a reply are kept to be counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepTexts {
-    /// They are looked at and passed over.
-    No,
-    /// They are kept until the next reply, and put together as an answer that is sent back.
-    SentBack,
-    /// They are kept until the next reply.
-    Yes,
 }
 
 impl ReplyDecoder {
@@ -687,37 +676,6 @@ impl ReplyDecoder {
             }
         })
     }
-}
-
-/// Reads a message of any endpoint type but chat.
-fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
-    // What is sent back is put together from the whole message.
-    let is_sent_back = kept.as_ref().is_some_and(|kept| kept.sends_back());
-    if !is_sent_back && let Some((delta, text)) = delta::read_ordinary(reader, data) {
-        if let Some((kept, text)) = kept.zip(text) {
-            kept.piece(data.get(text).unwrap_or_default(), speech(delta.output));
-        }
-        return Reading::Delta(delta);
-    }
-    match reader.read(data) {
-        Ok(reading) => {
-            if let Some(kept) = kept {
-                kept.message(data, reading.content.as_ref());
-            }
-            Reading::Delta(Delta {
-                content: reading.content.is_some(),
-                output: reading.content.is_some_and(|content| content.is_output()),
-                usage: reading.usage,
-            })
-        }
-        Err(Spoiled::Array) => Reading::Array,
-        Err(Spoiled::Scalar(type_name)) => Reading::Scalar(type_name),
-    }
-}
-
-/// What the text of a message is that has but one.
-const fn speech(output: bool) -> Speech {
-    if output { Speech::Output } else { Speech::Reasoning }
 }
 
 /// Where `part` begins in `whole`; absent when it is not a part of it.
