@@ -167,9 +167,20 @@ fn crossed(limits: &Limits, value: Option<f64>) -> Option<Reason> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use crate::measure::arrivals::Arrivals;
+    use crate::measure::record::tests::record;
     use crate::measure::tally::Drop;
+    use crate::measure::{Failure, Outcome, Record};
+    use crate::time::Stamp;
+
+    fn poisson_test() -> PoissonTest {
+        let mut arrivals = Arrivals::new(1_000);
+        (0..1_000).for_each(|index| arrivals.push(Nanos::from_millis(index)));
+        arrivals.poisson_test(1_000.0).unwrap()
+    }
 
     const CALM: Cost = Cost {
         elapsed: Nanos::from_millis(1_000),
@@ -224,9 +235,61 @@ mod tests {
         let mut lost = punctual(Nanos(700));
         lost.dropped(Drop::Late);
         assert_eq!(open(&lost, CALM), (Verdict::ClientLimited, vec!["dropped_late_share"]));
+        let typical = punctual(Nanos::from_micros(300));
+        assert_eq!(open(&typical, CALM), (Verdict::Degraded, vec!["lateness_p50_ms"]));
+        let mut starved = punctual(Nanos(700));
+        for _ in 0..11 {
+            let outcome = Outcome::Failed(Box::new(Failure::client_socket(24)));
+            starved.record(&Record { outcome, ..Record::blank() }, &[]);
+        }
+        assert_eq!(open(&starved, CALM), (Verdict::ClientLimited, vec!["client_error_share"]));
         let mut capped = punctual(Nanos(700));
         capped.dropped(Drop::AtCapacity);
         assert_eq!(open(&capped, CALM).0, Verdict::Ok, "the cap was asked for");
+    }
+
+    #[test]
+    fn arrivals_of_another_law_degrade_a_phase() {
+        let judged = |distance: f64| {
+            let test = PoissonTest { distance, ..poisson_test() };
+            let evidence = Evidence {
+                tally: &punctual(Nanos(700)),
+                shape: LoadShape::Open,
+                sending: Nanos::from_millis(1_000),
+                costs: &[CALM],
+                arrivals: Some(test),
+            };
+            let (verdict, reasons) = judge(&evidence);
+            (verdict, reasons.iter().map(|reason| reason.what).collect::<Vec<_>>())
+        };
+        let limit = poisson_test().distance_limit;
+        assert_eq!(judged(limit * 0.9), (Verdict::Ok, Vec::new()));
+        assert_eq!(judged(limit * 1.1), (Verdict::Degraded, vec!["arrival_distance"]));
+    }
+
+    #[test]
+    fn a_closed_loop_that_is_late_for_its_slots_is_called_so() {
+        let judged = |late: Nanos| {
+            let mut tally = punctual(late);
+            let latency = Nanos::from_millis(10);
+            for _ in 0..100 {
+                let done = Some(Stamp::ORIGIN.plus(latency));
+                let record = Record { first_content: done, last_content: done, ..record(0) };
+                tally.record(&record, &[]);
+            }
+            let evidence = Evidence {
+                tally: &tally,
+                shape: LoadShape::Closed { slots: None },
+                sending: Nanos::from_millis(1_000),
+                costs: &[CALM],
+                arrivals: None,
+            };
+            let (verdict, reasons) = judge(&evidence);
+            (verdict, reasons.iter().map(|reason| reason.what).collect::<Vec<_>>())
+        };
+        assert_eq!(judged(Nanos::from_micros(300)), (Verdict::Ok, Vec::new()));
+        assert_eq!(judged(Nanos::from_millis(1)), (Verdict::Degraded, vec!["lateness_share"]));
+        assert_eq!(judged(Nanos::from_millis(4)), (Verdict::ClientLimited, vec!["lateness_share"]));
     }
 
     #[test]
