@@ -192,6 +192,7 @@ fn fill(tally: &mut PhaseTally, shard: u16, requests: u64) {
             body_bytes: 2_000,
             request_body_bytes: 300,
             usage: Some(Usage { prompt_tokens: Some(16), completion_tokens: Some(5), ..Usage::default() }),
+            first_content_tokens: None,
             isl_tokens: Some(16),
             osl_tokens: Some(5),
             token_source: phasor::wire::TokenSource::Estimate,

@@ -1,8 +1,9 @@
 //! What it costs to prepare a dataset: prompts composed, counted and rendered before the first request.
 //!
 //! `cargo bench --bench prepare` prepares 10,000 prompts of 512 tokens with each way of counting and prints the
-//! processor time of the whole process, the wall time and the bytes made. `-- --json` prints one JSON line for
-//! each. Without `--bench` (as under `cargo test`) it runs once with tiny numbers.
+//! processor time of the whole process, the wall time and the bytes made; then it runs the program with 1,000 of
+//! them and prints how long after its start the first request left, by the run's own records. `-- --json` prints
+//! one JSON line for each. Without `--bench` (as under `cargo test`) it runs once with tiny numbers.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -10,8 +11,11 @@
 )]
 
 use phasor::config;
+use phasor::mock::{Mock, MockOptions};
 use phasor::run::traffic::Traffic;
 use phasor::time::Clock;
+use serde_json::Value;
+use std::process::Command;
 
 /// Tokens of a prompt.
 const TOKENS: u32 = 512;
@@ -28,6 +32,7 @@ fn main() {
         for corpus in ["", ", corpus: coding"] {
             run(tokenizer, corpus, entries, as_json);
         }
+        first_request(tokenizer, entries / 10, as_json);
     }
 }
 
@@ -64,6 +69,45 @@ fn run(tokenizer: &str, corpus: &str, entries: u32, as_json: bool) {
             "{tokenizer:12} {corpus:7} {entries} prompts of {TOKENS} tokens: {cpu_s:.3} s of CPU, {wall_s:.3} s, \
              {:.1} MB, {exact} exact, hash {hash:016x}",
             bytes as f64 / 1e6
+        );
+    }
+}
+
+/// Starts the program against a server of this process and tells when its first request left.
+fn first_request(tokenizer: &str, entries: u32, as_json: bool) {
+    let mock = Mock::start(MockOptions::default()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let yaml = format!(
+        "randomSeed: 42\nbenchmark:\n  model: m\n  endpoint: {{url: 'http://{}', streaming: true}}\n  tokenizer: \
+         {{name: {tokenizer}}}\n  dataset: {{entries: {entries}, prompts: {{isl: {TOKENS}, osl: 4}}}}\n  phases:\n    \
+         - {{name: profiling, type: concurrency, requests: 10}}\n",
+        mock.address()
+    );
+    std::fs::write(directory.path().join("config.yaml"), yaml).unwrap();
+    let clock = Clock::start();
+    let started_ns = clock.unix_ns(clock.now());
+    let output = Command::new(env!("CARGO_BIN_EXE_phasor"))
+        .current_dir(directory.path())
+        .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let records = std::fs::read_to_string(directory.path().join("out/profile_export.jsonl")).unwrap();
+    let starts = records.lines().map(|line| {
+        let record: Value = serde_json::from_str(line).unwrap();
+        record["metadata"]["request_start_ns"].as_u64().unwrap()
+    });
+    let after_ms = starts.min().unwrap().checked_sub(started_ns).unwrap() as f64 / 1e6;
+    if as_json {
+        println!(
+            "{}",
+            serde_json::json!({"bench": "first_request", "tokenizer": tokenizer, "prompts": entries,
+                "tokens": TOKENS, "after_ms": after_ms})
+        );
+    } else {
+        println!(
+            "{tokenizer:12} first request of a run with {entries} prompts of {TOKENS} tokens: {after_ms:.1} ms after \
+             the program was started"
         );
     }
 }

@@ -112,6 +112,7 @@ impl Requests {
             body_bytes: 2_000,
             request_body_bytes: 300,
             usage: Some(Usage { prompt_tokens: Some(16), completion_tokens: Some(8), ..Usage::default() }),
+            first_content_tokens: None,
             isl_tokens: Some(16),
             osl_tokens: Some(8),
             token_source: TokenSource::Estimate,

@@ -69,6 +69,8 @@ pub struct TurnDetails {
     pub delay_ms: Option<f64>,
     /// When it is sent, in milliseconds of the trace's own time.
     pub timestamp_ms: Option<f64>,
+    /// The number of the tokenizer that counts it (see [`Tokenizers`](crate::tokenizer::Tokenizers)).
+    pub tokenizer: u16,
 }
 
 /// A conversation.

@@ -34,12 +34,12 @@ pub mod usage;
 pub use body::Payload;
 pub use capture::{Capture, Captured};
 pub use count::{InputTexts, MediaCounts, input_texts};
-pub use headers::{HeaderValue, Headers};
+pub use headers::{HeaderValue, Headers, basic_authorization};
 pub use join::join;
 pub use reading::{Content, Reader, Reading, Speech, Spoiled, Texts};
 pub use settings::{EndpointSettings, RequestContentType, TemplateSettings};
 pub use turn::{ContextMode, Conversation, Media, Request, Turn};
-pub use usage::Usage;
+pub use usage::{Usage, UsageParts};
 
 use serde_json::Value;
 

@@ -25,10 +25,10 @@ use self::metrics::Tally;
 use self::tls::Certificate;
 use self::worker::Worker;
 use crate::time::{Clock, Nanos, Stamp};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -42,6 +42,8 @@ const BACKLOG: i32 = 4_096;
 pub struct MockOptions {
     /// Where to listen; port 0 picks a free one.
     pub listen: SocketAddr,
+    /// Where a unix socket is made to listen on, too; it must not be there yet, and goes with the server.
+    pub unix: Option<PathBuf>,
     /// Threads, each with a listener of its own on the same port.
     pub threads: u16,
     /// Cores to pin the threads to, in turn; empty: not pinned.
@@ -86,6 +88,7 @@ impl Default for MockOptions {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            unix: None,
             threads: 1,
             cpus: Vec::new(),
             ttft: Delay::NONE,
@@ -175,10 +178,11 @@ impl Mock {
             .local_addr()?
             .as_socket()
             .ok_or_else(|| io::Error::other("the listener has no internet address"))?;
-        let mut listeners = vec![first];
+        let mut listeners = vec![vec![first]];
         for _ in 1..options.threads {
-            listeners.push(listener(address)?);
+            listeners.push(vec![listener(address)?]);
         }
+        let unix = options.unix.as_deref().map(unix_listener).transpose()?;
         let clock = Clock::start();
         let certificate = match options.speaks {
             Speaks::Http => None,
@@ -196,11 +200,14 @@ impl Mock {
         });
         let (ready, started) = mpsc::channel();
         let mut mock = Self { address, shared, threads: Vec::new() };
-        for (number, listener) in listeners.into_iter().enumerate() {
+        if let (Some(unix), Some(of_first)) = (unix, listeners.first_mut()) {
+            of_first.push(unix);
+        }
+        for (number, listeners) in listeners.into_iter().enumerate() {
             let (shared, log, ready) = (Arc::clone(&mock.shared), log.clone(), ready.clone());
             let thread = std::thread::Builder::new().name(format!("mock-{number}")).spawn(move || {
                 let worker = pin(&shared.options.cpus, number)
-                    .and_then(|()| Worker::new(shared, number, listener, log));
+                    .and_then(|()| Worker::new(shared, number, listeners, log));
                 match worker {
                     Ok(worker) => {
                         // Nobody listens any more when another thread has failed.
@@ -266,6 +273,9 @@ impl Drop for Mock {
     fn drop(&mut self) {
         // Who wants to know of failures calls `stop`.
         let _ = self.join();
+        if let Some(path) = &self.shared.options.unix {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -276,6 +286,14 @@ fn listener(address: SocketAddr) -> io::Result<Socket> {
     // Accepted sockets inherit this.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket)
+}
+
+fn unix_listener(path: &Path) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    socket.bind(&SockAddr::unix(path).map_err(named)?).map_err(named)?;
     socket.listen(BACKLOG)?;
     Ok(socket)
 }

@@ -9,12 +9,14 @@ mod adaptive;
 pub mod calibrate;
 pub mod companion;
 mod conductor;
+mod context;
 pub mod cores;
 pub mod counting;
 pub mod demand;
 pub mod doctor;
 pub mod environment;
 pub mod fleet;
+mod histories;
 pub mod interrupt;
 pub mod limits;
 pub mod machine;
@@ -155,6 +157,18 @@ pub enum RunError {
         host: String,
         /// Why.
         reason: String,
+    },
+    /// No prompt fits into the model's context.
+    #[error(transparent)]
+    Context(#[from] context::ContextError),
+    /// A unix socket cannot be named to the kernel.
+    #[error("`endpoint.url`: the unix socket {} cannot be used: {source}", .path.display())]
+    Socket {
+        /// Where it should be.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
     },
     /// A source address is of no use.
     #[error(transparent)]

@@ -3,11 +3,12 @@
 //! All unsafe code of phasor lives in [`sys`]. [`ring`] is a safe, completion-based socket layer over it
 //! that the client's driver and the built-in server share; [`driver`] joins an engine to a ring;
 //! [`barrier`] is where shards meet at the edges of phases; [`sources`] are the addresses that connections
-//! come from. No rule about requests stands here.
+//! come from, and a [`peer`] is where they go. No rule about requests stands here.
 
 pub mod barrier;
 pub mod driver;
 pub mod meter;
+pub mod peer;
 pub mod ring;
 pub mod socket;
 pub mod sources;

@@ -9,6 +9,7 @@
 
 mod hub;
 mod local;
+mod several;
 pub mod words;
 
 use std::io;
@@ -19,6 +20,7 @@ use tiktoken_rs::CoreBPE;
 
 pub use hub::HubCache;
 use local::Local;
+pub use several::Tokenizers;
 
 /// The name that AIPerf gives to `o200k_base`.
 pub const BUILTIN: &str = "builtin";
@@ -199,6 +201,17 @@ impl Tokenizer {
             Self::Encoding(encoding) => encoding.name,
             Self::Local(local) => local.name(),
             Self::Words => "words",
+        }
+    }
+
+    /// Whether no token reaches over a blank with something else than white space in front of it: then the
+    /// tokens of texts with a blank between them are those of each text, all but the first with the blank.
+    pub const fn splits_at_blanks(&self) -> bool {
+        match self {
+            // The patterns of tiktoken take a blank to what follows it.
+            Self::Encoding(_) | Self::Words => true,
+            // Some merge across blanks, and their normalisers may do anything.
+            Self::Local(_) => false,
         }
     }
 

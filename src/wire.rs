@@ -36,7 +36,8 @@ pub mod tls;
 
 pub use crate::endpoint::Usage;
 pub use crate::endpoint::usage::{Detail, UsageDetails};
+pub use kept::KeepTexts;
 pub use known::Known;
 pub use protocol::{Protocol, TokenSource};
-pub use reply::{Fault, Fed, KeepTexts, Progress, ReplyDecoder};
+pub use reply::{Fault, Fed, Progress, ReplyDecoder};
 pub use request::{RequestTemplate, uuid_v4, write_hex, write_uuid};

@@ -338,7 +338,7 @@ fn rows_of_the_config_are_read_like_those_of_a_file() {
     spec.common.numbered_sessions = true;
     let loaded = load(&spec, None).unwrap();
     let settings = EndpointSettings::new(Dialect::chat(), "m");
-    let rendering = Rendering { settings: &settings, tokenizer: None, threads: 1, progress: &|_| {} };
+    let rendering = Rendering { settings: &settings, tokenizers: None, threads: 1, progress: &|_| {} };
     let dataset = rendering.dataset(Conversations::Listed(&loaded.conversations)).unwrap();
     assert_eq!(dataset.rows().len(), 2);
     assert_eq!(

@@ -9,7 +9,7 @@ use phasor::dataset::{
     PrefixSpec, RangeRatio, RangeStyle, RankingsSpec, Rendering, SequencePair, SyntheticSpec,
 };
 use phasor::endpoint::{Dialect, EndpointSettings};
-use phasor::tokenizer::Tokenizer;
+use phasor::tokenizer::{Tokenizer, Tokenizers};
 use serde_json::{Value, json};
 
 /// Distributions that AIPerf flattens to a fixed value and phasor draws as written.
@@ -172,7 +172,9 @@ fn counts_limits_delays_and_names_are_aiperfs() {
 fn rendered(spec: &SyntheticSpec, tokenizer: &Tokenizer, threads: usize) -> Dataset {
     let settings = EndpointSettings { streaming: true, ..EndpointSettings::new(Dialect::chat(), "m") };
     let composer = Composer::new(spec, tokenizer).unwrap();
-    let rendering = Rendering { settings: &settings, tokenizer: Some(tokenizer), threads, progress: &|_| {} };
+    let tokenizers = Tokenizers::from(tokenizer.clone());
+    let rendering =
+        Rendering { settings: &settings, tokenizers: Some(&tokenizers), threads, progress: &|_| {} };
     rendering.dataset(Conversations::Composed(&composer)).unwrap()
 }
 
@@ -288,7 +290,7 @@ fn progress_runs_from_nothing_to_all() {
     let composer = Composer::new(&lively(7), &Tokenizer::Words).unwrap();
     let rendering = Rendering {
         settings: &settings,
-        tokenizer: None,
+        tokenizers: None,
         threads: 2,
         progress: &|share| seen.lock().unwrap().push(share),
     };

@@ -5,6 +5,7 @@
 
 use phasor::run::doctor::{Demand, Finding, Probe, Question, Status, examine, is_fit, json, text};
 use phasor::run::machine::Tree;
+use phasor::shard::peer::Peer;
 use phasor::shard::ring::RingError;
 use phasor::shard::sources::Sources;
 use std::path::Path;
@@ -85,7 +86,7 @@ fn well() -> Probe {
 
 fn demand(peak: u64, address: &str, sources: &[&str]) -> Demand {
     let sources = Sources::new(sources.iter().map(|text| text.parse().unwrap()).collect());
-    Demand { peak: Some(peak), addresses: vec![address.parse().unwrap()], sources }
+    Demand { peak: Some(peak), addresses: vec![Peer::Internet(address.parse().unwrap())], sources }
 }
 
 fn question(root: &Path, demand: Option<Demand>) -> Question {

@@ -52,6 +52,7 @@ fn good(start: u64) -> Record {
             cached_tokens: None,
             ..Usage::default()
         }),
+        first_content_tokens: None,
         isl_tokens: Some(32),
         osl_tokens: Some(4),
         token_source: phasor::wire::TokenSource::Estimate,
@@ -169,6 +170,23 @@ fn reasoning_is_taken_off_the_output_and_never_below_zero() {
         tally.record(&record, &[]);
         assert_eq!(avg(&tally, Sampled::OutputTokenCount), Some(output));
         assert_eq!(avg(&tally, Sampled::OutputSequenceLength), Some(sequence));
+    }
+}
+
+#[test]
+fn tokens_of_the_first_message_are_not_divided_by_where_the_server_told_them() {
+    // Thirty microseconds between the first and the last of four tokens.
+    for (told, expected_ns) in [
+        (None, 10_000.0),
+        (Some(1), 10_000.0),
+        (Some(2), 15_000.0),
+        (Some(3), 30_000.0),
+        (Some(0), 10_000.0),
+        (Some(4), 10_000.0),
+    ] {
+        let mut tally = PhaseTally::new(1_000);
+        tally.record(&Record { first_content_tokens: told, ..good(100) }, &[]);
+        assert_eq!(avg(&tally, Sampled::InterTokenLatency), Some(expected_ns), "{told:?}");
     }
 }
 

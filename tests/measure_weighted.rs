@@ -55,6 +55,7 @@ fn request(start: u64, end: u64, first_ns: Option<u64>, tokens: (u64, u64), gaps
         body_bytes: 1,
         request_body_bytes: 1,
         usage: first.map(|_| usage),
+        first_content_tokens: None,
         isl_tokens: Some(1),
         osl_tokens: None,
         token_source: phasor::wire::TokenSource::Estimate,

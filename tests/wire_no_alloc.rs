@@ -7,7 +7,7 @@ mod counting;
 
 use counting::allocations;
 use phasor::endpoint::{Dialect, EndpointSettings};
-use phasor::wire::{Known, Progress, ReplyDecoder, RequestTemplate};
+use phasor::wire::{KeepTexts, Known, Progress, ReplyDecoder, RequestTemplate};
 
 #[test]
 fn ten_thousand_replies_allocate_nothing() {
@@ -64,4 +64,59 @@ fn ten_thousand_replies_allocate_nothing() {
         round(size);
     }
     assert_eq!(allocations(|| (0..5_000).for_each(|number| round(1 + number % 3_000))), 0);
+}
+
+#[test]
+fn ten_thousand_replies_of_the_other_text_endpoints_allocate_nothing() {
+    const DIALECTS: &[(&str, &[&str])] = &[
+        (
+            "completions",
+            &[
+                r#"{"object":"text_completion","choices":[{"index":0,"text":" Rh\u00efne\n"}],"usage":null}"#,
+                r#"{"object":"text_completion","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
+            ],
+        ),
+        ("huggingface_generate", &[r#"{"index":1,"token":{"id":5,"text":"Nile\n"},"generated_text":null}"#]),
+        (
+            "messages",
+            &[
+                r#"{"type":"message_start","message":{"content":[],"usage":{"input_tokens":9,"output_tokens":1}}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"Hm"}}"#,
+                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Nile\t"}}"#,
+                r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":7}}"#,
+            ],
+        ),
+        (
+            "responses",
+            &[
+                r#"{"type":"response.created","response":{"id":"r","usage":null}}"#,
+                r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"Nile\n"}"#,
+                r#"{"type":"response.output_text.done","output_index":0,"content_index":0,"text":"Nile\n"}"#,
+                r#"{"type":"response.completed","response":{"usage":{"input_tokens":5,"output_tokens":6}}}"#,
+            ],
+        ),
+    ];
+    for (name, events) in DIALECTS {
+        let body = events.iter().fold(String::new(), |body, event| body + "data: " + event + "\n\n");
+        let stream = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let settings =
+            EndpointSettings { streaming: true, ..EndpointSettings::new(Dialect::named(name).unwrap(), "m") };
+        for keeps in [KeepTexts::No, KeepTexts::Yes] {
+            let (mut decoder, mut known) = (ReplyDecoder::new(&settings, keeps).unwrap(), Known::default());
+            let mut round = |size: usize| {
+                decoder.reset();
+                let mut whole = false;
+                for piece in stream.as_bytes().chunks(size) {
+                    let fed = decoder.feed_knowing(piece, &mut known);
+                    whole = matches!(fed.progress, Progress::Complete { reusable: true });
+                }
+                assert!(whole, "{name}");
+            };
+            (1..200).chain([500, 3_000]).for_each(&mut round);
+            assert_eq!(allocations(|| (0..2_500).for_each(|number| round(1 + number % 600))), 0, "{name}");
+        }
+    }
 }

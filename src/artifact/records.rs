@@ -80,13 +80,10 @@ impl RecordLines {
         }
     }
 
-    /// Requests go to `addresses`; with a single one traces name it, with several a record does not tell which.
+    /// All requests go to `remote`, and traces name it.
     #[must_use]
-    pub fn towards(mut self, addresses: &[SocketAddr]) -> Self {
-        self.remote = match addresses {
-            [only] => Some(*only),
-            [] | [_, ..] => None,
-        };
+    pub fn towards(mut self, remote: Option<SocketAddr>) -> Self {
+        self.remote = remote;
         self
     }
 

@@ -7,6 +7,8 @@ use crate::config::flags::Given;
 use crate::config::flags::Takes;
 use crate::config::flags::all;
 use crate::config::keys::Spanned;
+use crate::config::url::HIDDEN;
+use crate::config::url::without_user_info;
 use clap::Arg;
 use clap::ArgAction;
 use clap::ArgMatches;
@@ -108,13 +110,13 @@ struct Line {
 impl Line {
     fn of(typed: &[OsString]) -> Self {
         let mut line = Self { text: "phasor".to_owned(), tokens: Vec::new() };
-        let mut is_secret = false;
+        let mut of = Of::Other;
         for argument in typed.iter().skip(1) {
             let argument = argument.to_string_lossy().into_owned();
             line.text.push(' ');
             let start = line.text.len();
-            line.text.push_str(&shown(&argument, is_secret));
-            is_secret = argument == "--api-key";
+            line.text.push_str(&shown(&argument, of));
+            of = Of::behind(&argument);
             line.tokens.push((argument, start..line.text.len()));
         }
         line
@@ -169,17 +171,57 @@ impl Line {
     }
 }
 
+/// What an argument is the value of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    /// A flag that takes addresses.
+    Addresses,
+    /// A flag that takes a secret.
+    Secret,
+    /// Anything else.
+    Other,
+}
+
+impl Of {
+    /// What stands behind `flag`.
+    fn behind(flag: &str) -> Self {
+        match flag {
+            "--api-key" => Self::Secret,
+            "--url" | "-u" | "--server-metrics" | "--gpu-telemetry" => Self::Addresses,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Addresses, with commas between them, without user names and passwords.
+fn without_user_infos(addresses: &str) -> String {
+    let hidden = addresses.split(',').map(|address| {
+        let shown = without_user_info(address);
+        shown.replacen(HIDDEN, MASK, usize::from(shown != address))
+    });
+    hidden.collect::<Vec<_>>().join(",")
+}
+
+/// What stands in the place of a secret.
+const MASK: &str = "***";
+
 /// An argument as a shell would take it, secrets masked.
-fn shown(argument: &str, is_secret: bool) -> String {
-    const MASK: &str = "***";
+fn shown(argument: &str, of: Of) -> String {
     let folded = argument.to_ascii_lowercase();
-    if is_secret || folded.starts_with("authorization:") {
+    let argument = match argument.split_once('=') {
+        _ if of == Of::Addresses || argument.contains("://") => &without_user_infos(argument),
+        Some((flag, value)) if Of::behind(flag) == Of::Addresses => {
+            &format!("{flag}={}", without_user_infos(value))
+        }
+        Some(_) | None => argument,
+    };
+    if of == Of::Secret || folded.starts_with("authorization:") {
         return MASK.to_owned();
     }
     if let Some((name, _)) = argument.split_once('=').filter(|(name, _)| *name == "--api-key") {
         return format!("{name}={MASK}");
     }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+*".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {
         return argument.to_owned();
     }

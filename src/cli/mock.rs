@@ -28,6 +28,10 @@ pub(super) struct MockArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
 
+    /// Listen on a unix socket at this path, too, which must not exist yet
+    #[arg(long, value_name = "PATH")]
+    unix: Option<PathBuf>,
+
     /// Threads, each with a listener of its own on the port
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     threads: u16,
@@ -149,6 +153,7 @@ pub(super) fn serve(arguments: &MockArguments) -> anyhow::Result<u8> {
     let defaults = MockOptions::default();
     let mock = Mock::start(MockOptions {
         listen: arguments.listen,
+        unix: arguments.unix.clone(),
         threads: arguments.threads,
         cpus: arguments.cpus.clone(),
         ttft: arguments.ttft.unwrap_or(defaults.ttft),
@@ -181,7 +186,9 @@ pub(super) fn serve(arguments: &MockArguments) -> anyhow::Result<u8> {
             .with_context(|| format!("--tls-cert-out: cannot write {}", path.display()))?;
     }
     let scheme = if arguments.tls { "https" } else { "http" };
-    say(&format!("Serving on {scheme}://{} (Ctrl-C ends)", mock.address()));
+    let beside =
+        arguments.unix.as_ref().map_or_else(String::new, |path| format!(" and unix:{}", path.display()));
+    say(&format!("Serving on {scheme}://{}{beside} (Ctrl-C ends)", mock.address()));
     while !interrupted.load(Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -101,7 +101,8 @@ impl Texts {
 
     /// `text`, which was read from `file_name`, and the command line that goes with it.
     pub fn new(file_name: &str, text: &str, command_line: &str) -> Self {
-        Self { file_name: file_name.into(), text: text.into(), command_line: command_line.into() }
+        let text = masked(text).into();
+        Self { file_name: file_name.into(), text, command_line: command_line.into() }
     }
 
     /// Where the bytes of the command line start behind a file of `text`.
@@ -128,6 +129,26 @@ impl Texts {
         let length = line.find(['\n', '\r']).unwrap_or(line.len());
         shift + start..shift + start + length
     }
+}
+
+/// `text` with stars in place of what stands before an `@` as a user name and a password do, byte for byte, so
+/// that places stay where they are.
+fn masked(text: &str) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for (at, _) in text.match_indices('@') {
+        let before = text.get(..at).unwrap_or_default();
+        let begin = before.rfind(|c: char| c.is_whitespace() || "/'\"`,{}[]".contains(c));
+        let behind = |at: usize| {
+            before.get(at..).and_then(|rest| rest.chars().next()).map_or(at, |c| at + c.len_utf8())
+        };
+        let begin = begin.map_or(0, behind);
+        let has_scheme = before.get(..begin).is_some_and(|before| before.ends_with("://"));
+        if has_scheme || before.get(begin..).is_some_and(|name| name.contains(':')) {
+            bytes.iter_mut().take(at).skip(begin).for_each(|byte| *byte = b'*');
+        }
+    }
+    // Whole characters have become stars.
+    String::from_utf8(bytes).unwrap_or_default()
 }
 
 impl Default for Texts {

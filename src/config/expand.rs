@@ -303,6 +303,19 @@ impl Shared<'_> {
             };
             return Err(errors.into_iter().map(named).collect());
         };
+        // Values of a sweep are labels, and stand in files.
+        let has_user = |value: &Node| {
+            let text = json_of(value).to_string();
+            let mut users = config.endpoint.urls.iter().filter_map(|url| url.user_info.as_deref());
+            users.any(|user| text.contains(user))
+        };
+        if let Some((path, value)) = row.iter().find(|(_, value)| has_user(value)) {
+            let message = format!("`{path}` has a user name, and the values of a sweep are shown");
+            let fault = Diagnostic::error(message).at(value.span.clone(), "would be shown");
+            return Err(vec![
+                fault.with_help("take the name out, or make a run of its own for each address"),
+            ]);
+        }
         let offset = if self.sweep.same_seed { 0 } else { index as u64 };
         config.random_seed = self.config.random_seed.map(|seed| seed.wrapping_add(offset));
         config.sweep.clone_from(&self.config.sweep);

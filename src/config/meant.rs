@@ -126,6 +126,8 @@ impl Config {
             url.host = address.ip().to_string();
             url.port = address.port();
             url.tls = scheme == "https";
+            url.socket = None;
+            url.user_info = None;
         }
         let texts: Vec<&str> = self.endpoint.urls.iter().map(|url| url.text.as_str()).collect();
         if let Some(urls) = self.input_config.pointer_mut("/endpoint/urls") {

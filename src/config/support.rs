@@ -48,21 +48,16 @@ impl Found<'_> {
     fn models(&mut self) {
         let lora = self.config.models.items.iter().any(|model| model.lora.is_some());
         self.refuse_if(lora, "models", "models.items.lora");
-        let own = self.config.models.items.iter().skip(1).any(|model| model.tokenizer.is_some());
-        self.warn_if(own, "models", "models.items.tokenizer", "all models are counted with the first one's");
     }
 
     fn endpoint(&mut self) {
         let endpoint = &self.config.endpoint;
         let kind = endpoint.kind;
-        let user_info = endpoint.urls.iter().any(|url| url.user_info.is_some());
         let name = format!("endpoint.type: {}", kind.name());
         self.refuse_if(kind.is_form(), "endpoint.type", &name);
-        self.refuse_if(user_info, "endpoint.urls", "an address with a user name");
         let form = endpoint.content_type == Some(ContentType::Form);
         self.refuse_if(form, "endpoint.request_content_type", "request_content_type: multipart/form-data");
         let of_body = [
-            (endpoint.per_chunk_usage, "endpoint.per_chunk_usage"),
             (endpoint.uuid_and_strip, "endpoint.uuid_and_strip"),
             (endpoint.download_video_content, "endpoint.download_video_content"),
             (endpoint.wait_for_model.is_some(), "endpoint.wait_for_model_timeout"),

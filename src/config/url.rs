@@ -2,12 +2,24 @@
 //!
 //! It resolves no name and opens nothing.
 
+use std::ffi::OsString;
 use std::net::Ipv6Addr;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use crate::config::meant::{EndpointKind, Url};
 
 /// Longest address, in bytes: it becomes part of every request's head.
 pub const URL_BYTES_MAX: usize = 2_048;
+
+/// Longest path of a unix socket, in bytes: Linux has no room for more.
+pub const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// What is shown in place of a user name and a password.
+pub const HIDDEN: &str = "<redacted>";
+
+/// The host that a server behind a unix socket is called by.
+const SOCKET_HOST: &str = "localhost";
 
 /// Schemes that may stand before a `:` without being taken for a host.
 const OTHER_SCHEMES: &[&str] = &[
@@ -34,6 +46,20 @@ pub enum UrlError {
     /// A blank or a control character.
     #[error("a blank or control character is in it: take it out, or write it as `%20`")]
     Blank,
+    /// TLS over a unix socket.
+    #[error("TLS is not spoken over a unix socket: write `unix:/path/to/server.sock`")]
+    SecureSocket,
+    /// What stands before `@` is not encoded as it must be.
+    #[error(
+        "user name and password: behind `%` two hexadecimal digits must stand; write `%25` for the sign itself"
+    )]
+    UserInfo,
+    /// The path is none that a unix socket can have.
+    #[error(
+        "`{0}` is no path of a unix socket: write `unix:/path/to/server.sock`, absolute and of at most \
+         {SOCKET_PATH_BYTES_MAX} bytes"
+    )]
+    Socket(String),
     /// A scheme that is not HTTP.
     #[error("the scheme `{0}` is not HTTP: write `http://host:port`")]
     Scheme(String),
@@ -91,6 +117,11 @@ pub fn parse(text: &str, own_path: &str) -> Result<Url, UrlError> {
     if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(UrlError::Blank);
     }
+    if let Some((socket, tail)) = on_socket(text)? {
+        let target = target(http_tail(tail)?, own_path);
+        let (text, host) = (text.to_owned(), SOCKET_HOST.to_owned());
+        return Ok(Url { text, host, port: 80, target, socket: Some(socket), ..Url::default() });
+    }
     let text = if text.contains("://") { text.to_owned() } else { with_scheme(text)? };
     let (scheme, rest) = text.split_once("://").unwrap_or(("", &text));
     let tls = match scheme.to_ascii_lowercase().as_str() {
@@ -101,18 +132,88 @@ pub fn parse(text: &str, own_path: &str) -> Result<Url, UrlError> {
     let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at_checked(authority_end).unwrap_or((rest, ""));
     let (user_info, authority) = match authority.rsplit_once('@') {
-        Some((user_info, authority)) => (Some(user_info.to_owned()), authority),
+        // As with AIPerf, nothing before and behind the colon is nobody.
+        Some(("" | ":", authority)) => (None, authority),
+        Some((user_info, authority)) => {
+            percent_decoded(user_info).ok_or(UrlError::UserInfo)?;
+            (Some(user_info.to_owned()), authority)
+        }
         None => (None, authority),
     };
+    let text = without_user_info(&text);
     let (host, port) = host_and_port(authority)?;
     let port = port.unwrap_or(if tls { 443 } else { 80 });
-    // What follows `#` never leaves the client.
-    let tail = tail.split('#').next().unwrap_or_default();
-    if let Some(bad) = tail.chars().find(|c| !c.is_ascii_graphic()) {
-        return Err(UrlError::Target(bad));
+    let target = target(http_tail(tail)?, own_path);
+    Ok(Url { text, host, port, target, tls, user_info, socket: None })
+}
+
+/// The address with [`HIDDEN`] in place of a user name and a password.
+pub fn without_user_info(text: &str) -> String {
+    let begin = text.find("://").map_or(0, |scheme_end| scheme_end + 3);
+    let (scheme, rest) = text.split_at_checked(begin).unwrap_or(("", text));
+    let authority_end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest.get(..authority_end).and_then(|authority| authority.rfind('@')) {
+        Some(at) => format!("{scheme}{HIDDEN}{}", rest.get(at..).unwrap_or_default()),
+        None => text.to_owned(),
     }
-    let target = target(tail, own_path);
-    Ok(Url { text, host, port, target, tls, user_info })
+}
+
+/// Path and query without what never leaves the client: `#` and all behind it.
+fn http_tail(tail: &str) -> Result<&str, UrlError> {
+    let tail = tail.split('#').next().unwrap_or_default();
+    match tail.chars().find(|c| !c.is_ascii_graphic()) {
+        Some(bad) => Err(UrlError::Target(bad)),
+        None => Ok(tail),
+    }
+}
+
+/// The path of the unix socket that `text` names, and what stands behind it; absent when it names a host.
+///
+/// Two spellings: `unix:/path`, with `:/base/path` behind it if there is one, and `http+unix://%2Fpath/base`.
+/// Both are percent-decoded.
+fn on_socket(text: &str) -> Result<Option<(PathBuf, &str)>, UrlError> {
+    let behind = |scheme: &str| {
+        let begin = text.get(..scheme.len())?;
+        begin.eq_ignore_ascii_case(scheme).then(|| text.get(scheme.len()..).unwrap_or_default())
+    };
+    if behind("https+unix://").is_some() {
+        return Err(UrlError::SecureSocket);
+    }
+    let (path, tail) = if let Some(rest) = behind("http+unix://") {
+        rest.split_at_checked(rest.find(['/', '?', '#']).unwrap_or(rest.len())).unwrap_or((rest, ""))
+    } else if let Some(rest) = behind("unix:").filter(|rest| rest.starts_with('/')) {
+        // An empty host may stand in front of the path.
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        rest.find(":/").and_then(|end| Some((rest.get(..end)?, rest.get(end + 1..)?))).unwrap_or((rest, ""))
+    } else {
+        return Ok(None);
+    };
+    let decoded = percent_decoded(path).filter(|bytes| {
+        bytes.starts_with(b"/")
+            && !bytes.ends_with(b"/")
+            && !bytes.contains(&0)
+            && bytes.len() <= SOCKET_PATH_BYTES_MAX
+    });
+    match decoded {
+        Some(bytes) => Ok(Some((PathBuf::from(OsString::from_vec(bytes)), tail))),
+        None => Err(UrlError::Socket(path.to_owned())),
+    }
+}
+
+/// The bytes that `text` stands for; absent where a `%` has no two digits behind it.
+pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    Some(bytes)
 }
 
 fn with_scheme(text: &str) -> Result<String, UrlError> {
@@ -224,7 +325,42 @@ mod tests {
         }
         let url = chat("https://u:p@h/base").unwrap_or_default();
         assert_eq!((url.tls, url.port, url.user_info.as_deref()), (true, 443, Some("u:p")));
+        assert_eq!(url.text, "https://<redacted>@h/base");
+        assert_eq!(chat("u:p@x@h:1").map(|url| url.text).as_deref(), Ok("http://<redacted>@h:1"));
+        assert_eq!(chat("http://:@h").map(|url| url.user_info), Ok(None));
+        assert_eq!(chat("http://u:%4@h"), Err(UrlError::UserInfo));
         assert_eq!(chat("myhost").map(|url| url.text).as_deref(), Ok("http://myhost"));
+    }
+
+    #[test]
+    fn a_unix_socket_has_a_path_and_perhaps_a_base_path() {
+        for (text, socket, target) in [
+            ("unix:/run/s.sock", "/run/s.sock", "/v1/chat/completions"),
+            ("unix:///run/s.sock", "/run/s.sock", "/v1/chat/completions"),
+            ("UNIX:/run/a:b%20%25", "/run/a:b %", "/v1/chat/completions"),
+            ("unix:/run/s.sock:/base/v1?k=v#f", "/run/s.sock", "/base/v1/chat/completions?k=v"),
+            ("http+unix://%2Frun%2Fs.sock", "/run/s.sock", "/v1/chat/completions"),
+            ("http+unix://%2frun%2fs.sock/base?k=v", "/run/s.sock", "/base/v1/chat/completions?k=v"),
+        ] {
+            let url = chat(text).unwrap_or_default();
+            assert_eq!((url.socket.as_deref(), &*url.target), (Some(socket.as_ref()), target), "{text}");
+            assert_eq!((&*url.text, &*url.host, url.port, url.tls), (text, "localhost", 80, false), "{text}");
+        }
+        let long = format!("/{}", "a".repeat(107));
+        for (text, path) in [
+            ("unix:///", "/"),
+            ("unix://run/s.sock", "run/s.sock"),
+            ("http+unix://", ""),
+            ("http+unix://run.sock/v1", "run.sock"),
+            ("http+unix://%2Frun%2Fs%2", "%2Frun%2Fs%2"),
+            ("unix:/run/%00", "/run/%00"),
+            (&*format!("unix:{long}"), &*long),
+        ] {
+            assert_eq!(chat(text), Err(UrlError::Socket(path.to_owned())), "{text}");
+        }
+        assert_eq!(chat("https+unix://%2Frun"), Err(UrlError::SecureSocket));
+        // A host may be called so.
+        assert_eq!(chat("unix:80").map(|url| (url.host, url.socket)), Ok(("unix".to_owned(), None)));
     }
 
     #[test]

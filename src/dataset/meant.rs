@@ -9,7 +9,7 @@ use crate::dataset::{
     FileSource, FileSpec, Law, ModelChoice, RankingsSpec, Rendering, SequencePair, SyntheticSpec, load,
 };
 use crate::endpoint::{Conversation, Dialect, EndpointSettings, RequestContentType, TemplateSettings};
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::Tokenizers;
 
 /// A dataset, and what was changed or left out on the way to it.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Made {
 }
 
 /// Makes the dataset of `config` for the endpoint `settings`: read or composed, then rendered on `threads`
-/// threads.
+/// threads. Texts are made with the first tokenizer; each prompt is counted with that of its model.
 ///
 /// `progress` is called with the share of the rendering that is done, from 0 to 1, by any of the threads.
 ///
@@ -32,21 +32,21 @@ pub struct Made {
 pub fn make(
     config: &Config,
     settings: &EndpointSettings,
-    tokenizer: &Tokenizer,
+    tokenizers: &Tokenizers,
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Made, DatasetError> {
-    let rendering = Rendering { settings, tokenizer: Some(tokenizer), threads, progress };
+    let rendering = Rendering { settings, tokenizers: Some(tokenizers), threads, progress };
     let file = match &config.dataset.source {
         meant::DatasetSource::Synthetic(made) => {
-            let composer = Composer::new(&synthetic_spec(config, made)?, tokenizer)?;
+            let composer = Composer::new(&synthetic_spec(config, made)?, tokenizers.first())?;
             let dataset = rendering.dataset(Conversations::Composed(&composer))?;
             return Ok(Made { dataset, format: None, warnings: Vec::new() });
         }
         meant::DatasetSource::File(file) => file_spec(config, file)?,
         meant::DatasetSource::Public(public) => public_spec(config, &public.dataset)?,
     };
-    let mut loaded = load(&file, Some(tokenizer))?;
+    let mut loaded = load(&file, Some(tokenizers.first()))?;
     replay(&mut loaded.conversations, &config.dataset.replay);
     let dataset = rendering.dataset(Conversations::Listed(&loaded.conversations))?;
     Ok(Made { dataset, format: Some(loaded.format), warnings: loaded.warnings })

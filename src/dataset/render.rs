@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+use serde_json::Value;
+
 use crate::dataset::compose::{Composer, MARK};
 use crate::dataset::{Dataset, DatasetError, Row, Session, TurnDetails};
 use crate::endpoint::{ContextMode, Conversation, EndpointSettings, Request, input_texts, render};
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::Tokenizers;
 
 /// Most bytes of all bodies together. They stay in memory for the whole run, and the kernel reads sends from
 /// them.
@@ -53,7 +55,7 @@ pub struct Rendering<'a> {
     /// The endpoint they are for.
     pub settings: &'a EndpointSettings,
     /// Counts prompts; absent: their length is not known.
-    pub tokenizer: Option<&'a Tokenizer>,
+    pub tokenizers: Option<&'a Tokenizers>,
     /// Threads that render, at least 1.
     pub threads: usize,
     /// Called now and then with the share of the work that is done, from 0 to 1, by any of the threads.
@@ -75,6 +77,7 @@ struct Turned {
     osl_tokens: Option<u32>,
     delay_ms: Option<f64>,
     timestamp_ms: Option<f64>,
+    tokenizer: u16,
 }
 
 /// One conversation as the first pass leaves it.
@@ -109,8 +112,8 @@ impl Rendering<'_> {
             self.second_pass(conversations, &batches, block)?;
         }
         (self.progress)(1.0);
-        let counted_with = self.tokenizer.map_or("none", Tokenizer::name);
-        Ok(assemble(batches, block).counted_with(counted_with))
+        let counted_with = self.tokenizers.map_or_else(|| "none".to_owned(), Tokenizers::name);
+        Ok(assemble(batches, block).counted_with(&counted_with))
     }
 
     fn batches(conversations: Conversations<'_>) -> usize {
@@ -248,11 +251,11 @@ impl Rendering<'_> {
             })?;
         }
         let mut turns = Vec::with_capacity(conversation.turns.len());
-        for (number, turn) in conversation.turns.iter().enumerate() {
-            let Some(request) = conversation.request(number) else { continue };
+        for (position, turn) in conversation.turns.iter().enumerate() {
+            let Some(request) = conversation.request(position) else { continue };
             let payload = render(self.settings, &request).map_err(|source| DatasetError::Endpoint {
                 conversation: conversation.session_id.clone(),
-                turn: number,
+                turn: position,
                 source,
             })?;
             let begin = out.len();
@@ -261,12 +264,15 @@ impl Rendering<'_> {
             let (mark, known) = match conversations {
                 Conversations::Composed(composer) => (
                     composer.has_mark().then(|| memchr::memmem::find(body, MARK.as_bytes())).flatten(),
-                    composer.known_tokens(index, number, self.settings.dialect),
+                    composer.known_tokens(index, position, self.settings.dialect),
                 ),
                 Conversations::Listed(_) => (None, None),
             };
+            // What the request says counts, wherever its model came from.
+            let model = payload.value().get("model").and_then(Value::as_str);
+            let number = self.tokenizers.zip(model).map_or(0, |(all, model)| all.number_of(model));
             let counted = || {
-                let tokenizer = self.tokenizer?;
+                let tokenizer = self.tokenizers?.numbered(number);
                 let input = input_texts(payload.value());
                 let tokens = tokenizer.count(&input.joined()?) as u64 + input.pretokenised;
                 u32::try_from(tokens).ok()
@@ -275,10 +281,12 @@ impl Rendering<'_> {
                 bytes: out.len() - begin,
                 own_items,
                 mark: mark.map(|at| at + MARK_DIGITS_AT),
-                isl_tokens: known.or_else(counted),
+                // It is known by the first tokenizer.
+                isl_tokens: known.filter(|_| number == 0).or_else(counted),
                 osl_tokens: turn.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
                 delay_ms: turn.delay_ms,
                 timestamp_ms: turn.timestamp_ms,
+                tokenizer: number,
             });
         }
         Ok(Passed { session_id: conversation.session_id.clone(), context_mode, turns })
@@ -309,6 +317,7 @@ fn assemble(batches: Vec<Batch>, block: Arc<[u8]>) -> Dataset {
                 mark_at: turn.mark.map(absolute),
                 delay_ms: turn.delay_ms,
                 timestamp_ms: turn.timestamp_ms,
+                tokenizer: turn.tokenizer,
             });
             at = end;
         }

@@ -1,6 +1,9 @@
 //! The headers of a request, in AIPerf's order.
 
+use crate::config::url::percent_decoded;
 use crate::endpoint::{EndpointError, EndpointSettings, RequestContentType};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 /// What a header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +66,17 @@ impl EndpointSettings {
         headers.iter().try_for_each(|(name, value)| check(name, value))?;
         Ok(headers)
     }
+}
+
+/// The value of the `Authorization` header for `user_info`, the part of an address before `@`.
+pub fn basic_authorization(user_info: &str) -> String {
+    // An address whose user name cannot be decoded is refused when the config is read.
+    let decoded = percent_decoded(user_info).unwrap_or_default();
+    let mut credentials = decoded;
+    if !user_info.contains(':') {
+        credentials.push(b':');
+    }
+    format!("Basic {}", STANDARD.encode(credentials))
 }
 
 fn put(headers: &mut Headers, name: &str, value: HeaderValue) {

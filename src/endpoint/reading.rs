@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::endpoint::{Dialect, EndpointError, EndpointSettings, Usage};
+use crate::endpoint::{Dialect, EndpointError, EndpointSettings, Usage, UsageParts};
 
 /// What a message brings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,8 +162,10 @@ impl Texts {
 /// What a reader remembers within one reply.
 #[derive(Clone, Default)]
 pub(in crate::endpoint) struct State {
-    /// Usage put together from several messages.
+    /// Usage put together from several messages, once one of them needed all its members.
     usage: Map<String, Value>,
+    /// The same while plain counts are enough; moved into `usage` when they are not.
+    parts: UsageParts,
     /// Places of a responses stream that have had deltas.
     deltas: Vec<[Option<u64>; 2]>,
     /// Where the content stands, if it is not to be looked for.
@@ -192,9 +194,19 @@ impl State {
         self.deltas.contains(&place)
     }
 
+    /// Puts counts over those seen before; the usage so far. Absent when members were seen that are no plain
+    /// counts.
+    fn merge_parts(&mut self, parts: &UsageParts) -> Option<Usage> {
+        self.usage.is_empty().then(|| {
+            self.parts.put(parts);
+            self.parts.usage()
+        })
+    }
+
     /// Puts the members of `usage` over those seen before; the usage so far, if there is any now.
     pub(in crate::endpoint) fn merge_usage(&mut self, usage: Option<&Value>) -> Option<Usage> {
         let Some(Value::Object(usage)) = usage else { return None };
+        mem::take(&mut self.parts).pour_into(&mut self.usage);
         self.usage.extend(usage.clone());
         let usage = Value::Object(mem::take(&mut self.usage));
         let read = Usage::read(&usage);
@@ -242,7 +254,24 @@ impl Reader {
     /// Gets ready for the next reply.
     pub fn reset(&mut self) {
         self.state.usage.clear();
+        self.state.parts = UsageParts::default();
         self.state.deltas.clear();
+    }
+
+    /// Notes that a piece of the text in `place` of a stream of `responses` has come.
+    pub fn saw_delta(&mut self, place: [Option<u64>; 2]) {
+        self.state.saw_delta(place);
+    }
+
+    /// Whether a piece of the text in `place` has come in this reply.
+    pub fn has_seen_delta(&self, place: [Option<u64>; 2]) -> bool {
+        self.state.has_seen_delta(place)
+    }
+
+    /// Puts counts over those of earlier messages of this reply; the usage so far. Absent when members were
+    /// seen that are no plain counts: then the message must be [read](Reader::read).
+    pub fn merge_parts(&mut self, parts: &UsageParts) -> Option<Usage> {
+        self.state.merge_parts(parts)
     }
 
     /// Reads the data of one message or a whole body.

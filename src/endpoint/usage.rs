@@ -204,3 +204,72 @@ fn unwrapped(usage: &Map<String, Value>) -> &Map<String, Value> {
         _ => usage,
     }
 }
+
+/// Counts under the names of Anthropic and of responses, as they stand in one message or in several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageParts {
+    /// `input_tokens`: without those below.
+    pub input: Option<u64>,
+    /// `output_tokens`.
+    pub output: Option<u64>,
+    /// `total_tokens`.
+    pub total: Option<u64>,
+    /// `cache_read_input_tokens`.
+    pub cache_read: Option<u64>,
+    /// `cache_creation_input_tokens`.
+    pub cache_creation: Option<u64>,
+    /// `input_tokens_details.cached_tokens`.
+    pub cached: Option<u64>,
+    /// `output_tokens_details.reasoning_tokens`.
+    pub reasoning: Option<u64>,
+}
+
+impl UsageParts {
+    /// Whether there are counts of the details.
+    pub const fn has_details(&self) -> bool {
+        self.cached.is_some() || self.reasoning.is_some()
+    }
+
+    /// As [`Usage::read`] reads them.
+    pub fn usage(&self) -> Usage {
+        let beside = [self.cache_read, self.cache_creation].into_iter().flatten();
+        Usage {
+            prompt_tokens: self.input.map(|input| beside.fold(input, u64::saturating_add)),
+            completion_tokens: self.output,
+            total_tokens: self.total,
+            reasoning_tokens: self.reasoning,
+            cached_tokens: self.cached.or(self.cache_read),
+            details: UsageDetails {
+                cache_write_tokens: self.cache_creation.and_then(Detail::new),
+                ..UsageDetails::default()
+            },
+        }
+    }
+
+    /// Puts later counts over these.
+    pub(in crate::endpoint) fn put(&mut self, later: &Self) {
+        *self = Self {
+            input: later.input.or(self.input),
+            output: later.output.or(self.output),
+            total: later.total.or(self.total),
+            cache_read: later.cache_read.or(self.cache_read),
+            cache_creation: later.cache_creation.or(self.cache_creation),
+            cached: later.cached.or(self.cached),
+            reasoning: later.reasoning.or(self.reasoning),
+        };
+    }
+
+    /// Makes them members of a usage object; those of details never come here.
+    pub(in crate::endpoint) fn pour_into(self, usage: &mut Map<String, Value>) {
+        let counts = [
+            ("input_tokens", self.input),
+            ("output_tokens", self.output),
+            ("total_tokens", self.total),
+            ("cache_read_input_tokens", self.cache_read),
+            ("cache_creation_input_tokens", self.cache_creation),
+        ];
+        for (name, count) in counts {
+            usage.extend(count.map(|count| (name.to_owned(), Value::from(count))));
+        }
+    }
+}

@@ -382,6 +382,7 @@ impl Engine {
                 // A reply that came before the request was whole leaves bytes of the request behind.
                 let keep = reusable && !connection.sending && !connection.is_peer_closed();
                 connection.record.usage = connection.decoder.usage();
+                connection.record.first_content_tokens = connection.decoder.first_content_tokens();
                 let fate = if keep { Fate::Keep } else { Fate::Close };
                 self.finish(slot, now, Outcome::Ok, fate);
             }
@@ -410,6 +411,7 @@ impl Engine {
     pub(super) fn fail_connect(&mut self, slot: u32, now: Stamp, errno: i32) {
         let url = self.plan.urls.get(usize::from(self.connections.at(slot).url));
         let failure = match url {
+            Some(crate::config::Url { socket: Some(path), .. }) => Failure::connect_unix(path, errno),
             Some(url) if url.tls => Failure::connect_tls(&url.host, url.port, errno),
             Some(url) => Failure::connect(&url.host, url.port, errno),
             None => Failure::connect("", 0, errno),

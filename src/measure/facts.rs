@@ -157,9 +157,12 @@ impl<'a> Facts<'a> {
         Some(self.latency_ns?.saturating_sub(self.ttft_ns?))
     }
 
-    /// Decode time per token after the first, in nanoseconds; needs two tokens.
+    /// Decode time per token after the first, in nanoseconds; needs two tokens. Where the server told how many
+    /// the first message with content brought, per token after those, if any are left.
     pub fn inter_token_ns(&self) -> Option<f64> {
-        let after_first = self.tokens.sequence?.checked_sub(1).filter(|after_first| *after_first > 0)?;
+        let sequence = self.tokens.sequence.filter(|sequence| *sequence > 1)?;
+        let told = self.record.first_content_tokens.filter(|first| (1..sequence).contains(first));
+        let after_first = sequence - told.unwrap_or(1);
         Some(self.decode_ns()? as f64 / after_first as f64)
     }
 

@@ -7,6 +7,7 @@ use crate::time::Nanos;
 use crate::wire::Fault;
 use crate::wire::tls::TlsFault;
 use std::fmt::Write;
+use std::path::Path;
 
 /// Why a request failed: the members of an error record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -39,6 +40,7 @@ const CONTEXT_OVERFLOW: [&str; 5] = [
 mod errno {
     pub(super) const ACCESS_DENIED: i32 = 13;
     pub(super) const NOT_PERMITTED: i32 = 1;
+    pub(super) const NO_ENTRY: i32 = 2;
     pub(super) const FILE_TABLE_FULL: i32 = 23;
     pub(super) const TOO_MANY_FILES: i32 = 24;
     pub(super) const BROKEN_PIPE: i32 = 32;
@@ -90,6 +92,14 @@ impl Failure {
     /// As [`Failure::connect`], to a port that TLS was to be spoken with.
     pub fn connect_tls(host: &str, port: u16, errno: i32) -> Self {
         Self::connect_keyed(host, port, errno, &key_text(host, port, "True"))
+    }
+
+    /// As [`Failure::connect`], to the unix socket at `path`.
+    pub fn connect_unix(path: &Path, errno: i32) -> Self {
+        let exception = exception_of(errno);
+        let text = python_text(&system_text(errno));
+        let cause = format!("{exception}({errno}, {text}): {}", python_text(&path.to_string_lossy()));
+        Self::connector("UnixClientConnectorError", exception, cause, &key_text("localhost", 80, "False"))
     }
 
     fn connect_keyed(host: &str, port: u16, errno: i32, key: &str) -> Self {
@@ -300,6 +310,7 @@ fn exception_of(errno: i32) -> &'static str {
         errno::CONNECTION_ABORTED => "ConnectionAbortedError",
         errno::CONNECTION_REFUSED => "ConnectionRefusedError",
         errno::CONNECTION_RESET => "ConnectionResetError",
+        errno::NO_ENTRY => "FileNotFoundError",
         errno::TIMED_OUT => "TimeoutError",
         _ => "OSError",
     }

@@ -67,6 +67,8 @@ pub struct Record {
     pub request_body_bytes: u64,
     /// Token counts reported by the server.
     pub usage: Option<Usage>,
+    /// Tokens of the reply that its first message with content brought, if the server told.
+    pub first_content_tokens: Option<u64>,
     /// Prompt length by the dataset's rule; absent when it has no tokens or none that can be counted.
     pub isl_tokens: Option<u32>,
     /// Reply length asked for.
@@ -118,6 +120,7 @@ impl Record {
             body_bytes: 0,
             request_body_bytes: 0,
             usage: None,
+            first_content_tokens: None,
             isl_tokens: None,
             osl_tokens: None,
             token_source: TokenSource::Estimate,

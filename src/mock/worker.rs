@@ -151,16 +151,18 @@ impl Worker {
     pub(super) fn new(
         shared: Arc<Shared>,
         number: usize,
-        listener: Socket,
+        listeners: Vec<Socket>,
         log: Option<LogFile>,
     ) -> io::Result<Self> {
         sys::set_timer_slack(TIMER_SLACK)?;
         let options =
             RingOptions { sockets_max: SOCKETS_MAX, entries: 1_024, buffers: 1_024, buffer_bytes: 8_192 };
         let mut ring = Ring::new(options, Arc::from([])).map_err(io::Error::other)?;
-        let listener =
-            ring.open(listener).map_err(|_| io::Error::other("the ring cannot take the listener"))?;
-        ring.accept(listener);
+        for listener in listeners {
+            let listener =
+                ring.open(listener).map_err(|_| io::Error::other("the ring cannot take the listener"))?;
+            ring.accept(listener);
+        }
         ring.enter(Wait::No)?;
         let random = |purpose: u64| {
             let thread = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -8,13 +8,13 @@
 
 use crate::artifact::CountingReport;
 use crate::dataset::Dataset;
-use crate::endpoint::input_texts;
 use crate::measure::{Counted, Judgement, Outcome, PhaseTally, Record, RecordBatch, Said};
+use crate::run::histories::Histories;
 use crate::run::recording::{BATCH_RECORDS, BATCHES_PER_SHARD};
 use crate::shard::driver::RecordPort;
 use crate::shard::thread_cpu_time;
 use crate::time::Nanos;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::Tokenizers;
 use crate::wire::TokenSource;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -34,8 +34,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What is counted, and with what.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// Counts texts.
-    pub tokenizer: Tokenizer,
+    /// Count texts, by model.
+    pub tokenizers: Tokenizers,
     /// What was sent.
     pub dataset: Arc<Dataset>,
     /// What good requests are held against.
@@ -115,17 +115,16 @@ impl Counter {
             state: Mutex::new(State { phases: BTreeMap::new(), counting: threads }),
             changed: Condvar::new(),
         });
-        let mut counter = Self {
-            threads: Vec::new(),
-            board: Arc::clone(&board),
-            tokenizer: work.tokenizer.name().to_owned(),
-        };
+        let mut counter =
+            Self { threads: Vec::new(), board: Arc::clone(&board), tokenizer: work.tokenizers.name() };
+        let histories = Arc::new(Histories::default());
         for number in 0..threads {
             let worker = Worker {
                 input: Arc::clone(&input),
                 board: Arc::clone(&board),
                 onwards: onwards.clone(),
                 work: work.clone(),
+                histories: Arc::clone(&histories),
             };
             let cpu = cpus.get(number % cpus.len().max(1)).copied();
             let run = move || worker.run(cpu);
@@ -173,6 +172,7 @@ struct Worker {
     board: Arc<Board>,
     onwards: Vec<Onward>,
     work: Work,
+    histories: Arc<Histories>,
 }
 
 /// Says that a thread counts no more, however it ends.
@@ -200,7 +200,7 @@ impl Worker {
             let Ok((shard, mut batch)) = next else { break };
             batch.count(|record, said| {
                 requests += 1;
-                self.work.count(record, said);
+                self.work.count(record, said, &self.histories);
             });
             self.measure(&batch);
             match self.onwards.get(shard) {
@@ -239,30 +239,20 @@ impl Worker {
 
 impl Work {
     /// Completes a record by what its texts count.
-    fn count(&self, record: &mut Record, said: &Said<'_>) {
+    fn count(&self, record: &mut Record, said: &Said<'_>, histories: &Histories) {
+        let details = self.dataset.details().get(record.row as usize);
+        let tokenizer = self.tokenizers.numbered(details.map_or(0, |details| details.tokenizer));
         if let Some(history) = said.history {
-            record.isl_tokens = self.prompt(record.row, history);
+            let id = record.correlation_id;
+            record.isl_tokens = histories.count(&self.dataset, record.row, id, history, tokenizer);
         }
         if record.token_source == TokenSource::Client && matches!(record.outcome, Outcome::Ok) {
             let tokens = |text: Option<&[u8]>| {
                 let text = String::from_utf8_lossy(text?);
-                u32::try_from(self.tokenizer.count(&text)).ok()
+                u32::try_from(tokenizer.count(&text)).ok()
             };
             record.counted = Counted { output: tokens(said.output), reasoning: tokens(said.reasoning) };
         }
-    }
-
-    /// The tokens of the body of `row` as it was sent behind `history`.
-    fn prompt(&self, row: u32, history: &[u8]) -> Option<u32> {
-        let (rows, details) = (self.dataset.rows(), self.dataset.details());
-        let (row, details) = (rows.get(row as usize)?, details.get(row as usize)?);
-        let own = details.own_items.as_ref()?;
-        let block = self.dataset.block();
-        let parts = [block.get(row.body.start..own.start)?, history, block.get(own.start..row.body.end)?];
-        let body = serde_json::from_slice(&parts.concat()).ok()?;
-        let texts = input_texts(&body);
-        let tokens = self.tokenizer.count(&texts.joined()?) as u64 + texts.pretokenised;
-        u32::try_from(tokens).ok()
     }
 }
 
@@ -272,11 +262,12 @@ mod tests {
     use crate::dataset::Row;
     use crate::measure::catalogue::Sampled;
     use crate::measure::record::tests::record;
+    use crate::tokenizer::Tokenizer;
 
     fn work() -> Work {
         let row = Row { conversation_id: String::new(), body: 0..0, isl_tokens: Some(3), osl_tokens: None };
         Work {
-            tokenizer: Tokenizer::Words,
+            tokenizers: Tokenizer::Words.into(),
             dataset: Arc::new(Dataset::new(vec![row], Arc::from([]))),
             judgement: Arc::default(),
             samples_max: 1_000,

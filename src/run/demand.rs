@@ -8,6 +8,7 @@ use crate::config::Url;
 use crate::plan::Plan;
 use crate::run::RunError;
 use crate::run::ports;
+use crate::shard::peer::Peer;
 use crate::shard::ring::RingOptions;
 use crate::shard::sources::Sources;
 use std::net::SocketAddr;
@@ -57,16 +58,20 @@ pub fn in_flight_peak(config: &Config) -> Option<u64> {
     Plan::new(config, 1, 0).in_flight_peak()
 }
 
-/// The address of each URL, IPv4 first as AIPerf does.
-pub fn resolve(config: &Config) -> Result<Vec<SocketAddr>, RunError> {
+/// Where connections to each URL go, IPv4 first as AIPerf does. Whether a unix socket is there is left to the
+/// requests, as with a port.
+pub fn resolve(config: &Config) -> Result<Vec<Peer>, RunError> {
     let address = |url: &Url| {
+        if let Some(path) = &url.socket {
+            return Peer::unix(path).map_err(|source| RunError::Socket { path: path.clone(), source });
+        }
         let resolve = |reason: String| RunError::Resolve { host: url.host.clone(), reason };
         let mut found: Vec<SocketAddr> = (url.host.as_str(), url.port)
             .to_socket_addrs()
             .map_err(|error| resolve(error.to_string()))?
             .collect();
         found.sort_by_key(SocketAddr::is_ipv6);
-        found.first().copied().ok_or_else(|| resolve("none found".to_owned()))
+        found.first().copied().map(Peer::from).ok_or_else(|| resolve("none found".to_owned()))
     };
     config.endpoint.urls.iter().map(address).collect()
 }

@@ -11,6 +11,7 @@ mod network;
 mod processor;
 
 use crate::run::machine::Tree;
+use crate::shard::peer::Peer;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
 use crate::shard::ring::RingOptions;
@@ -19,7 +20,6 @@ use crate::shard::sys::set_timer_slack;
 use crate::time::Nanos;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// How a check came out.
@@ -91,8 +91,8 @@ impl Finding {
 pub struct Demand {
     /// Most requests in flight; absent when an open loop has no cap.
     pub peak: Option<u64>,
-    /// Addresses of the servers.
-    pub addresses: Vec<SocketAddr>,
+    /// Where the servers are.
+    pub addresses: Vec<Peer>,
     /// Addresses that connections come from.
     pub sources: Sources,
 }

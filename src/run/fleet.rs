@@ -26,12 +26,14 @@ use crate::run::companion::Companion;
 use crate::run::companion::Stage;
 use crate::run::conductor::Conductor;
 use crate::run::conductor::Gathered;
+use crate::run::context;
 use crate::run::cores;
 use crate::run::counting::Counter;
 use crate::run::counting::Work;
 use crate::run::demand;
 use crate::run::limits;
 use crate::run::ports;
+use crate::run::progress::Audience;
 use crate::run::progress::Display;
 use crate::run::recording::BATCH_RECORDS;
 use crate::run::recording::Recorder;
@@ -47,11 +49,11 @@ use crate::shard::driver::Gauges;
 use crate::shard::driver::Idle;
 use crate::shard::driver::RecordPort;
 use crate::shard::driver::Shard;
+use crate::shard::peer::Peer;
 use crate::wire::Protocol;
 use crate::wire::tls::TlsClient;
 use std::fs::File;
 use std::fs::TryLockError;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -76,6 +78,8 @@ pub struct Fleet<'o> {
     members: Vec<Member>,
     /// Cold until a run has gone through all members.
     warmth: Warmth,
+    /// Servers whose TLS is known to be good.
+    looked: tls::Looked,
 }
 
 /// What a run is driven with, once it is known that it can be.
@@ -83,11 +87,13 @@ pub struct Fleet<'o> {
 struct Prepared {
     plan: Arc<Plan>,
     protocol: Arc<Protocol>,
-    addresses: Vec<SocketAddr>,
+    addresses: Vec<Peer>,
     /// Present where an address speaks TLS.
     tls: Option<TlsClient>,
     judgement: Arc<Judgement>,
     connections: u64,
+    /// What may be wrong and keeps nothing from starting.
+    doubt: Option<String>,
 }
 
 impl<'o> Fleet<'o> {
@@ -100,7 +106,7 @@ impl<'o> Fleet<'o> {
         limits::prepare(options.cores.shards.len() as u64, None)?;
         let cores = (0_u16..).zip(options.cores.shards.iter().copied());
         let members = cores.map(|(number, cpu)| Member::start(number, cpu)).collect::<Result<_, _>>()?;
-        Ok(Self { options, members, warmth: Warmth::Cold })
+        Ok(Self { options, members, warmth: Warmth::Cold, looked: tls::Looked::default() })
     }
 
     /// Runs a config from the first phase to the last file; `companions` go along.
@@ -128,6 +134,7 @@ impl<'o> Fleet<'o> {
         let (counter, ports) = self.start_counter(assignment, &prepared.judgement, ports)?;
         let log = Log::create(directory, options.clock).map_err(RunError::from_write)?;
         let mut display = Display::new(options.ui, Some(log));
+        prepared.doubt.iter().for_each(|doubt| display.doubt(doubt, Audience::User));
 
         let mut all: Vec<&mut dyn Companion> = vec![&mut collector];
         all.extend(companions.iter_mut().map(|companion| &mut **companion as &mut dyn Companion));
@@ -163,7 +170,7 @@ impl<'o> Fleet<'o> {
             counting,
             calibration: options.calibration,
             telemetry: collected.telemetry,
-            warnings: options.tls.doubts(config),
+            warnings: options.tls.doubts(config).into_iter().chain(prepared.doubt).collect(),
             console_width: options.console_width,
         };
         let results = Results::of(&run);
@@ -195,14 +202,16 @@ impl<'o> Fleet<'o> {
         ports::check(&options.sources, &addresses)?;
         let tls = tls::client(config, &options.tls)?;
         if let Some(client) = &tls {
-            tls::look(config, client, &addresses)?;
+            tls::look(config, client, &addresses, &options.sources, &mut self.looked)?;
         }
         let ends = if options.server_inside { 2 } else { 1 };
         let peak = plan.in_flight_peak().map(|peak| peak * ends);
         let connections = limits::prepare(self.members.len() as u64, peak)? / ends;
         let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
         let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
-        Ok(Prepared { plan, protocol, addresses, tls, judgement: Arc::new(judgement), connections })
+        let judgement = Arc::new(judgement);
+        let doubt = context::check(config, traffic, options.clock)?;
+        Ok(Prepared { plan, protocol, addresses, tls, judgement, connections, doubt })
     }
 
     fn start_recorder(
@@ -235,7 +244,7 @@ impl<'o> Fleet<'o> {
             return Ok((None, ports));
         }
         let work = Work {
-            tokenizer: traffic.tokenizer.clone(),
+            tokenizers: traffic.tokenizers.clone(),
             dataset: Arc::clone(&traffic.dataset),
             judgement: Arc::clone(judgement),
             samples_max: SAMPLES_MAX,
@@ -256,7 +265,7 @@ impl<'o> Fleet<'o> {
         companions: &mut [&mut dyn Companion],
     ) -> Gathered {
         let options = self.options;
-        let Prepared { plan, protocol, addresses, tls, judgement, connections } = prepared;
+        let Prepared { plan, protocol, addresses, tls, judgement, connections, doubt: _ } = prepared;
         let text_bytes = assignment.traffic.batch_text_bytes(assignment.config);
         let shards = self.shards_of(assignment.config);
         let cpus = options.cores.shards.get(..usize::from(shards)).unwrap_or_default();

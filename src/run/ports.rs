@@ -4,6 +4,7 @@
 //! connections toward one destination as there are ephemeral ports. It reads the kernel's settings below a
 //! root directory and changes nothing.
 
+use crate::shard::peer::Peer;
 use crate::shard::sources::Sources;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -79,25 +80,21 @@ pub struct Shortage {
     pub needed: u64,
 }
 
-/// The most requests in flight toward one destination, when `peak` go round the URLs behind `addresses`;
-/// absent without an address.
-pub fn busiest(peak: u64, addresses: &[SocketAddr]) -> Option<(SocketAddr, u64)> {
+/// The most requests in flight toward one destination, when `peak` go round the URLs behind `peers`; absent
+/// without an address.
+pub fn busiest(peak: u64, peers: &[Peer]) -> Option<(SocketAddr, u64)> {
     let mut shares = BTreeMap::<SocketAddr, u64>::new();
-    for address in addresses {
-        *shares.entry(*address).or_default() += 1;
+    // A unix socket takes its share of the requests and no port.
+    for address in peers.iter().filter_map(Peer::internet) {
+        *shares.entry(address).or_default() += 1;
     }
     let (destination, share) = shares.into_iter().max_by_key(|(_, share)| *share)?;
-    Some((destination, (peak * share).div_ceil(addresses.len() as u64)))
+    Some((destination, (peak * share).div_ceil(peers.len() as u64)))
 }
 
 /// Tells whether `peak` requests in flight need more ports than there are. Unknown figures make no shortage.
-pub fn shortage(
-    range: PortRange,
-    peak: u64,
-    addresses: &[SocketAddr],
-    sources: &Sources,
-) -> Option<Shortage> {
-    let (destination, peak) = busiest(peak, addresses)?;
+pub fn shortage(range: PortRange, peak: u64, peers: &[Peer], sources: &Sources) -> Option<Shortage> {
+    let (destination, peak) = busiest(peak, peers)?;
     let ports = range.count();
     let count = sources.count_for(destination).max(1);
     let capacity = u64::try_from(u128::from(ports).saturating_mul(count)).unwrap_or(u64::MAX);
@@ -117,6 +114,12 @@ pub enum SourceAddressError {
         /// The destination.
         destination: SocketAddr,
     },
+    /// Nothing of the kind can be given to a unix socket.
+    #[error("--source-ip has no meaning for {destination}: a unix socket has no addresses; take it out")]
+    Local {
+        /// The destination.
+        destination: String,
+    },
     /// The machine does not have it.
     #[error(
         "--source-ip {address} cannot be used: {source}; name an address of this machine, or add it with \
@@ -132,7 +135,7 @@ pub enum SourceAddressError {
 }
 
 /// Tries both ends of every range of `sources`, and that every destination can be reached from one of them.
-pub fn check(sources: &Sources, addresses: &[SocketAddr]) -> Result<(), SourceAddressError> {
+pub fn check(sources: &Sources, peers: &[Peer]) -> Result<(), SourceAddressError> {
     for range in sources.ranges() {
         let (first, last) = range.ends();
         for address in [first, last] {
@@ -140,13 +143,17 @@ pub fn check(sources: &Sources, addresses: &[SocketAddr]) -> Result<(), SourceAd
                 .map_err(|source| SourceAddressError::NotOurs { address, source })?;
         }
     }
-    let unreachable = |address: &&SocketAddr| sources.count_for(**address) == 0;
-    match addresses.iter().find(unreachable) {
-        Some(destination) if !sources.ranges().is_empty() => {
-            Err(SourceAddressError::Family { destination: *destination })
-        }
-        Some(_) | None => Ok(()),
+    if sources.ranges().is_empty() {
+        return Ok(());
     }
+    for peer in peers {
+        match peer.internet() {
+            Some(destination) if sources.count_for(destination) > 0 => {}
+            Some(destination) => return Err(SourceAddressError::Family { destination }),
+            None => return Err(SourceAddressError::Local { destination: peer.to_string() }),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -156,8 +163,8 @@ mod tests {
 
     const RANGE_OF_LINUX: PortRange = PortRange { low: 32_768, high: 60_999, reserved: 0 };
 
-    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
-        texts.iter().map(|text| text.parse().unwrap()).collect()
+    fn addresses(texts: &[&str]) -> Vec<Peer> {
+        texts.iter().map(|text| Peer::Internet(text.parse().unwrap())).collect()
     }
 
     fn sources(text: &str) -> Sources {
@@ -192,8 +199,11 @@ mod tests {
         let two = addresses(&["127.0.0.1:80", "127.0.0.1:81"]);
         assert_eq!(shortage(RANGE_OF_LINUX, 56_000, &two, &Sources::default()), None);
         let same = addresses(&["127.0.0.1:80", "127.0.0.1:80"]);
-        assert_eq!(busiest(56_000, &same), Some((same[0], 56_000)));
+        assert_eq!(busiest(56_000, &same), same[0].internet().map(|only| (only, 56_000)));
         assert!(shortage(RANGE_OF_LINUX, 56_000, &same, &Sources::default()).is_some());
+        let half = [same[0].clone(), Peer::unix(Path::new("/run/server.sock")).unwrap()];
+        assert_eq!(busiest(56_000, &half).map(|(_, share)| share), Some(28_000));
+        assert_eq!(busiest(56_000, &half[1..]), None);
     }
 
     #[test]
@@ -206,5 +216,9 @@ mod tests {
         assert!(matches!(foreign, SourceAddressError::NotOurs { .. }), "{foreign}");
         let other = check(&sources("127.0.0.2"), &addresses(&["[::1]:80"])).unwrap_err();
         assert!(other.to_string().contains("IPv6"), "{other}");
+        let local = [Peer::unix(Path::new("/run/server.sock")).unwrap()];
+        assert!(check(&Sources::default(), &local).is_ok());
+        let senseless = check(&sources("127.0.0.2"), &local).unwrap_err();
+        assert!(senseless.to_string().contains("unix:/run/server.sock"), "{senseless}");
     }
 }

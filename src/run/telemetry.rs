@@ -200,8 +200,10 @@ impl Collector {
         let lines = wants_lines.then(|| Arc::new(LineFile::new(path)));
         self.files.extend(lines.clone());
         let mut places: Vec<Vec<String>> = Vec::new();
+        // Pages of metrics are fetched from ports alone.
+        let over_internet = config.endpoint.urls.iter().filter(|url| url.socket.is_none());
         let from_endpoint =
-            config.endpoint.urls.iter().map(|url| address::candidates(address::origin(&url.text), &url.text));
+            over_internet.map(|url| address::candidates(address::origin(&url.text), &url.text));
         let asked_for =
             config.server_metrics.urls.iter().filter_map(|url| Some(vec![address::metrics_url(url)?]));
         for candidates in from_endpoint.chain(asked_for) {

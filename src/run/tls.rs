@@ -4,12 +4,15 @@
 //! It judges TLS alone. A server that is not there, or does not answer in time, is left to the requests, whose
 //! failures say so.
 
-use crate::config::{Config, Url};
+use crate::config::Config;
+use crate::shard::peer::Peer;
+use crate::shard::sources::Sources;
 use crate::wire::tls::{
     Identity, IdentityFault, PemFault, Roots, TlsClient, TlsFault, TlsTarget, Verification,
 };
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -185,27 +188,53 @@ fn read(flag: &'static str, path: &Path) -> Result<Vec<u8>, TlsRunError> {
     std::fs::read(path).map_err(|source| TlsRunError::File { flag, path: path.to_owned(), source })
 }
 
-/// Shakes hands once with every address of `config` that speaks TLS.
+/// The servers that hands were shaken with, so that each run of a sweep does not shake them anew.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// Names and where they are.
+    good: Vec<(String, SocketAddr)>,
+}
+
+/// Shakes hands once with every address of `config` that speaks TLS and that nobody has looked at yet, from the
+/// first of `sources` that reaches it.
 ///
 /// # Errors
 /// The first fault of TLS that a server, or what answers in its place, shows.
-pub fn look(config: &Config, client: &TlsClient, addresses: &[SocketAddr]) -> Result<(), TlsRunError> {
-    let mut seen: Vec<(&Url, &SocketAddr)> = Vec::new();
-    for (url, address) in config.endpoint.urls.iter().zip(addresses).filter(|(url, _)| url.tls) {
-        if seen.iter().any(|(known, at)| known.host == url.host && *at == address) {
+pub fn look(
+    config: &Config,
+    client: &TlsClient,
+    peers: &[Peer],
+    sources: &Sources,
+    looked: &mut Looked,
+) -> Result<(), TlsRunError> {
+    for (url, peer) in config.endpoint.urls.iter().zip(peers).filter(|(url, _)| url.tls) {
+        let Some(address) = peer.internet() else { continue };
+        if looked.good.iter().any(|(host, at)| *host == url.host && *at == address) {
             continue;
         }
-        seen.push((url, address));
         if let Some(target) = client.to(&url.host) {
-            shake(&target, address).map_err(|fault| TlsRunError::Server { url: url.text.clone(), fault })?;
+            let source = sources.starting_at(0).next_for(address);
+            shake(&target, address, source)
+                .map_err(|fault| TlsRunError::Server { url: url.text.clone(), fault })?;
         }
+        looked.good.push((url.host.clone(), address));
     }
     Ok(())
 }
 
+/// A connection for a look; what no request could have does not matter here.
+fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    socket.connect_timeout(&address.into(), PATIENCE)?;
+    Ok(socket.into())
+}
+
 /// Shakes hands and says farewell. What is no fault of TLS passes.
-fn shake(target: &TlsTarget, address: &SocketAddr) -> Result<(), TlsFault> {
-    let Ok(mut stream) = TcpStream::connect_timeout(address, PATIENCE) else { return Ok(()) };
+fn shake(target: &TlsTarget, address: SocketAddr, source: Option<IpAddr>) -> Result<(), TlsFault> {
+    let Ok(mut stream) = connect(address, source) else { return Ok(()) };
     let timed =
         stream.set_read_timeout(Some(PATIENCE)).and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
     if timed.is_err() {

@@ -8,13 +8,14 @@ use crate::artifact::outputs::{OUTPUTS, Outputs};
 use crate::artifact::raw::{RawFile, RawHeader};
 use crate::artifact::records::RecordLines;
 use crate::artifact::sink::{RecordFile, Sink};
-use crate::config::Config;
+use crate::config::{Config, Model};
 use crate::dataset::{Dataset, DatasetError, endpoint_settings, make};
 use crate::endpoint::{ContextMode, EndpointError, EndpointSettings, HeaderValue};
 use crate::measure::Judgement;
 use crate::run::counting::BATCH_TEXT_BYTES;
+use crate::shard::peer::Peer;
 use crate::time::Clock;
-use crate::tokenizer::{HubCache, Tokenizer, TokenizerError};
+use crate::tokenizer::{HubCache, Tokenizer, TokenizerError, Tokenizers};
 use crate::wire::{KeepTexts, Protocol};
 use std::net::SocketAddr;
 use std::num::NonZero;
@@ -31,8 +32,8 @@ pub struct Traffic {
     pub lists_inputs: bool,
     /// The endpoint they are for.
     pub settings: EndpointSettings,
-    /// What prompts and replies are counted with; words when there is no tokenizer.
-    pub tokenizer: Tokenizer,
+    /// What prompts and replies are counted with, by model; words when there is no tokenizer.
+    pub tokenizers: Tokenizers,
     /// What the user should know, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -63,7 +64,7 @@ impl Traffic {
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<Self, TrafficError> {
         let mut warnings = Vec::new();
-        let tokenizer = choose(config, &HubCache::from_environment(), &mut warnings)?;
+        let tokenizers = choose_all(config, &HubCache::from_environment(), &mut warnings)?;
         let mut settings = endpoint_settings(config)?;
         if let Some(affinity) = variable("AIPERF_HTTP_X_SESSION_AFFINITY_FROM_CORRELATION_ID") {
             settings.session_affinity = !is_off(&affinity);
@@ -71,7 +72,7 @@ impl Traffic {
         if let Some(parts) = variable("AIPERF_ENDPOINT_FORCE_CONTENT_PARTS") {
             settings.force_content_parts = !parts.is_empty() && !is_off(&parts);
         }
-        Self::of(config, settings, tokenizer, warnings, progress)
+        Self::of(config, settings, tokenizers, warnings, progress)
     }
 
     /// As [`Traffic::prepare`] with nothing but the config: tokens are words.
@@ -79,23 +80,23 @@ impl Traffic {
     /// # Errors
     /// As [`Traffic::prepare`].
     pub fn in_words(config: &Config) -> Result<Self, TrafficError> {
-        Self::of(config, endpoint_settings(config)?, Tokenizer::Words, Vec::new(), &|_| {})
+        Self::of(config, endpoint_settings(config)?, Tokenizer::Words.into(), Vec::new(), &|_| {})
     }
 
     fn of(
         config: &Config,
         settings: EndpointSettings,
-        tokenizer: Tokenizer,
+        tokenizers: Tokenizers,
         mut warnings: Vec<String>,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<Self, TrafficError> {
         // What no request could carry is known before anything is rendered.
         Protocol::new(&config.endpoint.urls, &settings, KeepTexts::No)?;
         let threads = available_parallelism().map_or(1, NonZero::get);
-        let made = make(config, &settings, &tokenizer, threads, progress)?;
+        let made = make(config, &settings, &tokenizers, threads, progress)?;
         warnings.extend(made.warnings);
         let lists_inputs = made.format.is_none_or(|format| !format.is_trace() && !format.is_verbatim());
-        Ok(Self { dataset: Arc::new(made.dataset), lists_inputs, settings, tokenizer, warnings })
+        Ok(Self { dataset: Arc::new(made.dataset), lists_inputs, settings, tokenizers, warnings })
     }
 
     /// How the endpoint at the URLs of `config` is spoken.
@@ -133,15 +134,15 @@ impl Traffic {
         directory: &Path,
         clock: Clock,
         judgement: &Arc<Judgement>,
-        addresses: &[SocketAddr],
+        peers: &[Peer],
     ) -> Result<Vec<Box<dyn Sink>>, (PathBuf, std::io::Error)> {
         let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
         let artifacts = &config.artifacts;
         if artifacts.records {
             let path = directory.join(names::records(artifacts));
             let lines = RecordLines::new(config, &self.dataset, clock, Arc::clone(judgement))
-                .towards(addresses)
-                .sending(self.raw_headers());
+                .towards(only_address(peers))
+                .sending(self.raw_headers(config));
             let file = RecordFile::create(path.clone(), lines).map_err(|error| (path, error))?;
             sinks.push(Box::new(file));
         }
@@ -152,14 +153,14 @@ impl Traffic {
         }
         if artifacts.raw {
             let path = directory.join(names::raw(artifacts));
-            let file = RawFile::create(path.clone(), self.raw_headers(), config, &self.dataset, clock)
+            let file = RawFile::create(path.clone(), self.raw_headers(config), config, &self.dataset, clock)
                 .map_err(|error| (path, error))?;
             sinks.push(Box::new(file));
         }
         Ok(sinks)
     }
 
-    fn raw_headers(&self) -> Vec<RawHeader> {
+    fn raw_headers(&self, config: &Config) -> Vec<RawHeader> {
         // They have been made before, or there would be no traffic.
         let headers = self.settings.request_headers(&[]).unwrap_or_default();
         let raw = headers.into_iter().map(|(name, value)| match value {
@@ -167,7 +168,10 @@ impl Traffic {
             HeaderValue::RequestId => RawHeader::RequestId(name),
             HeaderValue::SessionId => RawHeader::SessionId(name),
         });
-        raw.collect()
+        // With several addresses a record does not tell whose user it was sent for.
+        let named = config.endpoint.urls.iter().all(|url| url.user_info.is_some());
+        let basic = named.then(|| RawHeader::Fixed("Authorization".to_owned(), "Basic".to_owned()));
+        raw.chain(basic).collect()
     }
 
     /// Whether tokens are counted while the run goes on: those of replies, and those of prompts with a
@@ -179,7 +183,7 @@ impl Traffic {
     }
 
     fn counts_replies(&self) -> bool {
-        let has_tokenizer = !matches!(self.tokenizer, Tokenizer::Words);
+        let has_tokenizer = !matches!(self.tokenizers.first(), Tokenizer::Words);
         has_tokenizer && self.settings.dialect.can.produce_tokens && !self.settings.server_token_count
     }
 
@@ -195,9 +199,52 @@ impl Traffic {
     }
 }
 
+/// The address that all requests go to; absent with several, which a record does not tell apart, and with a
+/// unix socket, which has none.
+fn only_address(peers: &[Peer]) -> Option<SocketAddr> {
+    match peers {
+        [only] => only.internet(),
+        [] | [_, ..] => None,
+    }
+}
+
 /// What a switch of the environment says when it says no.
 fn is_off(value: &str) -> bool {
     matches!(value.trim().to_ascii_lowercase().as_str(), "0" | "f" | "false" | "n" | "no" | "off")
+}
+
+/// The tokenizers of all models. Without one for the first none is counted with any; another model without one
+/// is counted with the first one's.
+fn choose_all(
+    config: &Config,
+    cache: &HubCache,
+    warnings: &mut Vec<String>,
+) -> Result<Tokenizers, TokenizerError> {
+    let first = choose(config, cache, warnings)?;
+    let name_of_first = config.models.items.first().map_or("", |model| model.name.as_str());
+    let mut all = Tokenizers::of_first(name_of_first, first.clone());
+    let one_for_all = config.tokenizer.name.is_some() || !config.endpoint.kind.counts_tokens();
+    // Without a tokenizer at all it has been said already.
+    let is_worth_a_word = |model: &&Model| !matches!(first, Tokenizer::Words) || model.tokenizer.is_some();
+    let others = config.models.items.iter().skip(1).filter(|_| !one_for_all).filter(is_worth_a_word);
+    for model in others {
+        let revision = &config.tokenizer.revision;
+        let own = match (&first, &model.tokenizer, cache.snapshot(&model.name, revision)) {
+            (Tokenizer::Words, _, _) | (_, None, None) => None,
+            (_, Some(name), _) => Some(Tokenizer::load_from(name, revision, cache)?),
+            (_, None, Some(directory)) => Some(Tokenizer::from_path(&directory)?),
+        };
+        match own {
+            Some(own) if !matches!(own, Tokenizer::Words) => all.add(&model.name, own),
+            Some(_) | None => warnings.push(format!(
+                "no tokenizer of its own counts `{}`: it is counted with that of `{name_of_first}` ({}). Give it one \
+                 with `models.items.tokenizer`, or all of them one with `--tokenizer`",
+                model.name,
+                first.name()
+            )),
+        }
+    }
+    Ok(all)
 }
 
 /// The tokenizer that was asked for, else that of the model if it is on this machine, else words.
@@ -257,6 +304,26 @@ mod tests {
         assert_eq!(warnings, 0);
         let silent = "  tokenizer: {}\n";
         assert_eq!(chosen(silent, &nothing).1, 1);
+    }
+
+    #[test]
+    fn each_model_is_counted_with_its_own_tokenizer() {
+        let text = "benchmark:\n  models: {items: [{name: a, tokenizer: {name: o200k_base}}, {name: b, tokenizer: {name: \
+                    p50k_base}}, {name: c}]}\n  endpoint: {url: h}\n  dataset: {entries: 6, isl: 30}\n  phases: {type: \
+                    concurrency, requests: 1}\n";
+        let loaded = config::parse("test.yaml", text).unwrap_or_else(|faults| panic!("{faults}"));
+        let traffic = Traffic::prepare(&loaded.config, |_| None, &|_| {}).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(traffic.dataset.isl_rule(), "o200k_base, p50k_base");
+        assert_eq!(traffic.warnings.len(), 1, "{:?}", traffic.warnings);
+        let numbers: Vec<u16> = traffic.dataset.details().iter().map(|details| details.tokenizer).collect();
+        assert_eq!(numbers, [0, 1, 0, 0, 1, 0]);
+        for (row, details) in traffic.dataset.rows().iter().zip(traffic.dataset.details()) {
+            let body: serde_json::Value =
+                serde_json::from_slice(traffic.dataset.body(row)).unwrap_or_default();
+            let text = body["messages"][0]["content"].as_str().unwrap_or_default();
+            let count = traffic.tokenizers.numbered(details.tokenizer).count(text);
+            assert_eq!(row.isl_tokens.map(|tokens| tokens as usize), Some(count), "{text}");
+        }
     }
 
     #[test]

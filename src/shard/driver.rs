@@ -16,6 +16,7 @@ use crate::shard::barrier::WATCH;
 use crate::shard::barrier::Warmth;
 use crate::shard::meter::Mark;
 use crate::shard::meter::Meter;
+use crate::shard::peer::Peer;
 use crate::shard::ring::Event;
 use crate::shard::ring::Ring;
 use crate::shard::ring::RingError;
@@ -28,7 +29,6 @@ use crate::shard::sys::set_timer_slack;
 use crate::time::Clock;
 use crate::time::Nanos;
 use crate::time::Stamp;
-use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ pub struct Shard {
     /// The core it is pinned to.
     pub cpu: usize,
     /// Address behind each URL of the plan.
-    pub addresses: Vec<SocketAddr>,
+    pub addresses: Vec<Peer>,
     /// Addresses of this machine that sockets bind to in turn; empty: the kernel chooses.
     pub sources: Sources,
     /// Options of its sockets.
@@ -394,14 +394,15 @@ impl Driver {
     }
 
     fn connect(&mut self, connection: ConnectionId, url: u16) {
-        let Some(address) = self.shard.addresses.get(usize::from(url)).copied() else { return };
-        let opened = client_socket(address, self.shard.sources.next_for(address), &self.shard.sockets)
+        let Shard { addresses, sources, sockets, .. } = &mut self.shard;
+        let Some(peer) = addresses.get(usize::from(url)) else { return };
+        let opened = client_socket(peer, sources, sockets)
             .and_then(|socket| self.ring.open(socket).map_err(|_| std::io::Error::from_raw_os_error(EMFILE)));
         match opened {
             Ok(socket) => {
                 put(&mut self.sockets, connection.index, Some(socket));
                 put(&mut self.connections, socket.index, Some(connection));
-                self.ring.connect(socket, address);
+                self.ring.connect(socket, peer.address());
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(EMFILE);
@@ -644,17 +645,22 @@ const CLOSE_DOWN_MAX: Nanos = Nanos::from_millis(2_000);
 const EMFILE: i32 = 24;
 
 fn client_socket(
-    address: SocketAddr,
-    source: Option<IpAddr>,
+    peer: &Peer,
+    sources: &mut Sources,
     options: &SocketOptions,
 ) -> Result<socket2::Socket, std::io::Error> {
+    let Some(address) = peer.internet() else {
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+        options.apply_sizes(&socket)?;
+        return Ok(socket);
+    };
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM,
         Some(socket2::Protocol::TCP),
     )?;
     options.apply(&socket)?;
-    if let Some(source) = source {
+    if let Some(source) = sources.next_for(address) {
         set_bind_address_no_port(socket.as_fd())?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }

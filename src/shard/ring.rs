@@ -7,9 +7,9 @@
 
 use crate::shard::sys::{Completion, Operation, Queues, Token};
 use crate::time::{Clock, Nanos, Stamp};
+use socket2::SockAddr;
 use socket2::Socket;
 use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -276,11 +276,11 @@ impl Ring {
     }
 
     /// Starts connecting; answered by [`Event::Connected`].
-    pub fn connect(&mut self, socket: SocketId, address: SocketAddr) {
+    pub fn connect(&mut self, socket: SocketId, address: impl Into<SockAddr>) {
         let Some((slot, queues)) = self.alive(socket) else { return };
         let Some(descriptor) = &slot.socket else { return };
         slot.connecting = true;
-        queues.push_connect(descriptor.as_fd(), token(Operation::Connect, socket), address);
+        queues.push_connect(descriptor.as_fd(), token(Operation::Connect, socket), address.into());
     }
 
     /// Starts accepting on a listener until it is closed. While no descriptor is left, or memory is short,

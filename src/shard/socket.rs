@@ -44,6 +44,11 @@ impl SocketOptions {
             .with_retries(self.keepalive_probes);
         socket.set_tcp_keepalive(&keepalive)?;
         socket.set_tcp_user_timeout(Some(self.user_timeout.into()))?;
+        self.apply_sizes(socket)
+    }
+
+    /// Sets the sizes of the buffers alone: all that a unix socket has of these options.
+    pub fn apply_sizes(&self, socket: &Socket) -> Result<(), std::io::Error> {
         if let Some(bytes) = self.receive_buffer {
             socket.set_recv_buffer_size(bytes as usize)?;
         }

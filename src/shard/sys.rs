@@ -18,10 +18,10 @@ use self::stations::Stations;
 use crate::shard::ring::{RingError, RingOptions};
 use crate::time::Nanos;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use socket2::SockAddr;
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
@@ -247,7 +247,7 @@ impl Queues {
     }
 
     /// Connects; the station of the token's index is busy until the completion is taken.
-    pub(super) fn push_connect(&mut self, socket: BorrowedFd<'_>, token: Token, address: SocketAddr) {
+    pub(super) fn push_connect(&mut self, socket: BorrowedFd<'_>, token: Token, address: SockAddr) {
         let (address, length) = self.memory.stations.occupy_with_address(token.index, address);
         let entry = opcode::Connect::new(types::Fd(socket.as_raw_fd()), address, length).build();
         // SAFETY: the address stands in a station that stays put and untouched until the completion.

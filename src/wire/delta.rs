@@ -6,6 +6,8 @@
 
 mod scan;
 
+pub(in crate::wire) use scan::dialects::read as read_ordinary;
+
 use std::borrow::Cow;
 use std::ops::Range;
 

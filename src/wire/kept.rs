@@ -4,10 +4,21 @@
 //! read by the endpoint's own reader.
 
 use crate::endpoint::{Capture, Content, Reader, Speech, Spoiled, Texts};
-use crate::wire::delta::{Delta, Reading};
+use crate::wire::delta::{self, Delta, Reading};
 
 /// Room for texts beyond this is given back when the reply is over.
 const RETAINED_BYTES_MAX: usize = 64 * 1024;
+
+/// Whether the texts of a reply are kept to be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeepTexts {
+    /// They are looked at and passed over.
+    No,
+    /// They are kept until the next reply, and put together as an answer that is sent back.
+    SentBack,
+    /// They are kept until the next reply.
+    Yes,
+}
 
 /// The texts of one reply after another.
 #[derive(Debug)]
@@ -95,8 +106,16 @@ impl Kept {
     }
 }
 
-/// Reads a message of any endpoint type.
+/// Reads a message of any endpoint type but chat.
 pub(in crate::wire) fn read_any(reader: &mut Reader, kept: Option<&mut Kept>, data: &[u8]) -> Reading {
+    // What is sent back is put together from the whole message.
+    let is_sent_back = kept.as_ref().is_some_and(|kept| kept.sends_back());
+    if !is_sent_back && let Some((delta, text)) = delta::read_ordinary(reader, data) {
+        if let Some((kept, text)) = kept.zip(text) {
+            kept.piece(data.get(text).unwrap_or_default(), speech(delta.output));
+        }
+        return Reading::Delta(delta);
+    }
     match reader.read(data) {
         Ok(reading) => {
             if let Some(kept) = kept {

@@ -3,7 +3,7 @@
 //! Made once before a run, so that a header or a field that cannot be is known before the first request.
 
 use crate::config::Url;
-use crate::endpoint::{EndpointError, EndpointSettings};
+use crate::endpoint::{EndpointError, EndpointSettings, HeaderValue, Headers, basic_authorization};
 use crate::wire::{KeepTexts, ReplyDecoder, RequestTemplate};
 
 /// Who counts the tokens of a reply.
@@ -39,7 +39,7 @@ impl Protocol {
     pub fn new(urls: &[Url], settings: &EndpointSettings, keeps: KeepTexts) -> Result<Self, EndpointError> {
         let headers = settings.request_headers(&[])?;
         Ok(Self {
-            heads: urls.iter().map(|url| RequestTemplate::new(url, &headers)).collect(),
+            heads: urls.iter().map(|url| head(url, &headers)).collect(),
             decoder: ReplyDecoder::new(settings, keeps)?,
             tokens: match () {
                 () if !settings.dialect.can.produce_tokens => TokenSource::Absent,
@@ -81,4 +81,13 @@ impl Protocol {
     pub fn decoder(&self) -> ReplyDecoder {
         self.decoder.fresh()
     }
+}
+
+/// The head for `url`, whose user name and password go behind the other headers.
+fn head(url: &Url, headers: &Headers) -> RequestTemplate {
+    let Some(user_info) = &url.user_info else { return RequestTemplate::new(url, headers) };
+    let mut headers = headers.clone();
+    let authorization = HeaderValue::Fixed(basic_authorization(user_info));
+    headers.push(("Authorization".to_owned(), authorization));
+    RequestTemplate::new(url, &headers)
 }

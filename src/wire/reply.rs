@@ -13,7 +13,7 @@ use crate::endpoint::{Capture, EndpointError, EndpointSettings, Reader, Texts, U
 use crate::wire::body::{Framing, FramingFault, LINE_BYTES_MAX, Piece};
 use crate::wire::delta::{self, Delta, Reading};
 use crate::wire::head::{self, Head, HeadEnd, Holds};
-use crate::wire::kept::{Kept, read_any, speech};
+use crate::wire::kept::{KeepTexts, Kept, read_any, speech};
 use crate::wire::known::{Found, Known};
 use crate::wire::likeness::{Alike, Likeness};
 use crate::wire::plain::offset_in;
@@ -35,6 +35,7 @@ const RETAINED_BYTES_MAX: usize = 64 * 1024;
 
 /// Decodes the reply to one request on one connection; reset and used again for the next.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that change independently of each other")]
 pub struct ReplyDecoder {
     place: Place,
     /// A head, an event or a text that is not whole yet.
@@ -56,6 +57,10 @@ pub struct ReplyDecoder {
     content_fault: Option<Box<Fault>>,
     any_message: bool,
     any_content: bool,
+    /// Servers are asked for usage in every message.
+    usage_per_message: bool,
+    /// Completion tokens by the first message with content, where servers are asked for them.
+    first_content_tokens: Option<u64>,
 }
 
 /// What the next byte belongs to.
@@ -197,17 +202,6 @@ impl From<FramingFault> for Fault {
     }
 }
 
-/// Whether the texts of a reply are kept to be counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepTexts {
-    /// They are looked at and passed over.
-    No,
-    /// They are kept until the next reply, and put together as an answer that is sent back.
-    SentBack,
-    /// They are kept until the next reply.
-    Yes,
-}
-
 impl ReplyDecoder {
     /// A decoder of replies of this endpoint. [`ReplyDecoder::default`] is that of chat, keeping nothing.
     ///
@@ -221,7 +215,7 @@ impl ReplyDecoder {
             KeepTexts::Yes => Some(Box::new(Kept::new(reader.clone(), false))),
         };
         let reader = (!settings.dialect.is_chat()).then(|| Box::new(reader));
-        Ok(Self { reader, kept, ..Self::default() })
+        Ok(Self { reader, kept, usage_per_message: settings.per_chunk_usage, ..Self::default() })
     }
 
     /// Keeps the body of each reply as it comes, too.
@@ -252,6 +246,7 @@ impl ReplyDecoder {
             reader: self.reader.clone(),
             kept: self.kept.as_ref().map(|kept| Box::new(kept.fresh())),
             raw: self.raw.as_ref().map(|_| Box::default()),
+            usage_per_message: self.usage_per_message,
             ..Self::default()
         }
     }
@@ -275,6 +270,7 @@ impl ReplyDecoder {
         self.place = Place::default();
         self.events = Events::default();
         self.usage = None;
+        self.first_content_tokens = None;
         if let Some(reader) = &mut self.reader {
             reader.reset();
         }
@@ -326,6 +322,11 @@ impl ReplyDecoder {
     /// The last non-empty usage object seen.
     pub fn usage(&self) -> Option<Usage> {
         self.usage
+    }
+
+    /// The tokens that the first message with content brought, where every message was to tell its usage.
+    pub fn first_content_tokens(&self) -> Option<u64> {
+        self.first_content_tokens
     }
 
     fn settle(&mut self, progress: &Progress) {
@@ -633,6 +634,9 @@ impl ReplyDecoder {
             Reading::Delta(delta) => {
                 fed.contents += u32::from(delta.content);
                 fed.outputs += u32::from(delta.output);
+                if self.usage_per_message && delta.content && !self.any_content {
+                    self.first_content_tokens = delta.usage.and_then(|usage| usage.completion_tokens);
+                }
                 self.any_content |= delta.content;
                 self.usage = delta.usage.or(self.usage);
                 return (!is_call).then_some((delta, text));

@@ -212,7 +212,7 @@ impl Synthetic {
     pub(crate) fn write(self, directory: &Path) -> phasor::artifact::Written {
         phasor::artifact::write_inputs(directory, &self.dataset).unwrap();
         let mut lines = RecordLines::new(&self.config, &self.dataset, self.clock, self.judgement)
-            .towards(&[SocketAddr::from(([127, 0, 0, 1], 18_000))]);
+            .towards(Some(SocketAddr::from(([127, 0, 0, 1], 18_000))));
         let mut file =
             std::fs::File::create(directory.join(phasor::artifact::names::records(&self.config.artifacts)))
                 .unwrap();
@@ -341,6 +341,7 @@ fn record(
         body_bytes: 220 * contents,
         request_body_bytes: 240 + dice.below(60),
         usage: (!options.varied_usage || dice.below(8) > 0).then_some(usage),
+        first_content_tokens: None,
         isl_tokens: Some(32),
         osl_tokens: Some(16),
         token_source: phasor::wire::TokenSource::Estimate,

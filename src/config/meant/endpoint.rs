@@ -1,6 +1,7 @@
 //! The server under load and the models asked for.
 
 use crate::time::Nanos;
+use std::path::PathBuf;
 
 /// The models that requests ask for.
 #[derive(Clone, Debug, PartialEq)]
@@ -355,9 +356,9 @@ impl EndpointKind {
 /// One endpoint address, taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
-    /// As written, with `http://` in front if it had no scheme.
+    /// As written, with `http://` in front if it had no scheme, user name and password taken out.
     pub text: String,
-    /// Host name or address, IPv6 without brackets.
+    /// Host name or address, IPv6 without brackets; `localhost` with a unix socket.
     pub host: String,
     /// 1 to 65535; 80, or 443 with TLS, unless written.
     pub port: u16,
@@ -366,6 +367,10 @@ pub struct Url {
     pub target: String,
     /// Whether the scheme is `https`.
     pub tls: bool,
-    /// What stands before `@`.
+    /// What stands before `@`, percent-encoded as written: a user name, and a password behind `:`. A secret:
+    /// never shown.
     pub user_info: Option<String>,
+    /// The unix socket that is connected to in place of host and port: absolute, at most
+    /// [`SOCKET_PATH_BYTES_MAX`](crate::config::url::SOCKET_PATH_BYTES_MAX) bytes.
+    pub socket: Option<PathBuf>,
 }

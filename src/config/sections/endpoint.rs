@@ -178,15 +178,33 @@ fn addresses(texts: &[Spanned<String>], meant: &Endpoint, keys: &mut Keys<'_>) -
     let mut urls = Vec::with_capacity(texts.len());
     for text in texts {
         match url::parse(&text.value, own) {
+            Ok(url) if url.user_info.is_some() && authorizes(meant) => keys.fault(
+                Diagnostic::error(format!(
+                    "the address `{}` has a user name, and the `Authorization` header is set elsewhere, too",
+                    shown(&url.text)
+                ))
+                .at(text.span.clone(), "which one shall be sent?")
+                .with_help("take the name out, or `api_key` or the header"),
+            ),
             Ok(url) => urls.push(url),
             Err(error) => keys.fault(
-                Diagnostic::error(format!("the address `{}` cannot be used: {error}", shown(&text.value)))
-                    .at(text.span.clone(), "not an address phasor can use")
-                    .with_help("for example `http://127.0.0.1:8000`"),
+                Diagnostic::error(format!(
+                    "the address `{}` cannot be used: {error}",
+                    shown(&url::without_user_info(&text.value))
+                ))
+                .at(text.span.clone(), "not an address phasor can use")
+                .with_help("for example `http://127.0.0.1:8000`"),
             ),
         }
     }
     urls
+}
+
+/// Whether the config itself says what the `Authorization` header is.
+fn authorizes(meant: &Endpoint) -> bool {
+    // Its key goes into a header of its own there.
+    let by_key = meant.api_key.is_some() && meant.kind != EndpointKind::Messages;
+    by_key || meant.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
 }
 
 fn template(mut keys: Keys<'_>) -> ReplyTemplate {

@@ -6,6 +6,7 @@ use crate::run::doctor::Status;
 use crate::run::machine::Tree;
 use crate::run::ports;
 use crate::run::ports::PortRange;
+use crate::shard::peer::Peer;
 
 /// Ports below which most larger runs are in trouble, where no config says what is needed.
 const PORTS_USUAL: u64 = 28_000;
@@ -29,7 +30,7 @@ pub(super) fn ports(question: &Question) -> Finding {
     let count = range.count();
     let mut found = format!("{count} ({} to {})", range.low, range.high);
     let shortage = demand.and_then(|demand| {
-        let sources = demand.addresses.first().map_or(0, |address| demand.sources.count_for(*address));
+        let sources = busiest.map_or(0, |(address, _)| demand.sources.count_for(address));
         if sources > 1 {
             found = format!("{found} for each of {sources} source addresses");
         }
@@ -54,10 +55,8 @@ fn waiting(tree: &Tree) -> Option<u64> {
 
 pub(super) fn time_wait(question: &Question) -> Finding {
     let name = "time wait";
-    let remote = question
-        .demand
-        .as_ref()
-        .is_some_and(|demand| demand.addresses.iter().any(|address| !address.ip().is_loopback()));
+    let remote =
+        question.demand.as_ref().is_some_and(|demand| demand.addresses.iter().any(|peer| !peer.is_local()));
     let wanted = if remote {
         "tcp_tw_reuse = 1: ports of closed connections are used again after a second"
     } else {
@@ -80,10 +79,7 @@ pub(super) fn time_wait(question: &Question) -> Finding {
 
 pub(super) fn somaxconn(question: &Question) -> Finding {
     let name = "somaxconn";
-    let local = question
-        .demand
-        .as_ref()
-        .filter(|demand| demand.addresses.iter().any(|address| address.ip().is_loopback()));
+    let local = question.demand.as_ref().filter(|demand| demand.addresses.iter().any(Peer::is_local));
     let needed = match (&question.demand, local) {
         (Some(_), None) => None,
         (_, Some(demand)) => Some(demand.peak.unwrap_or(BACKLOG_USUAL)),

@@ -1,7 +1,6 @@
 //! Per-socket memory that the kernel reads while it sends or connects.
 
 use socket2::SockAddr;
-use std::net::SocketAddr;
 use std::ptr::{self, NonNull};
 
 /// What the kernel reads for one socket. Lives at one address from `add` to the end.
@@ -59,11 +58,11 @@ impl Stations {
     pub(super) fn occupy_with_address(
         &mut self,
         index: u32,
-        address: SocketAddr,
+        address: SockAddr,
     ) -> (*const libc::sockaddr, libc::socklen_t) {
         let station = self.idle(index);
         station.busy = true;
-        let address = station.address.insert(SockAddr::from(address));
+        let address = station.address.insert(address);
         (address.as_ptr().cast(), address.len())
     }
 

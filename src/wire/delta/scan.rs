@@ -17,6 +17,8 @@ use crate::wire::delta::{Delta, Parts};
 use crate::wire::plain;
 use std::ops::Range;
 
+pub(in crate::wire) mod dialects;
+
 /// Deepest nesting scanned; far below what the tree accepts.
 const DEPTH_MAX: u32 = 32;
 /// Longest number scanned, in digits: it fits 64 bits and any double.
