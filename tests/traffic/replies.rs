@@ -36,7 +36,7 @@ fn whole_replies_name_their_type_and_one_that_is_too_long_is_said_to_be_missing(
     }
 
     let server = Server::start(move |request| {
-        let long = request.messages()[0].1.len() % 2 == 0;
+        let long = request.messages()[0].1.len().is_multiple_of(2);
         reply(&"long ".repeat(if long { 110_000 } else { 1 }))
     });
     let run = Run::new(&config(&server, "streaming: false", artifacts));
@@ -44,7 +44,8 @@ fn whole_replies_name_their_type_and_one_that_is_too_long_is_said_to_be_missing(
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines = run.lines("profile_export_raw.jsonl");
     assert_eq!(lines.len(), 30);
-    let is_long = |line: &&Value| line["payload"]["messages"][0]["content"].as_str().unwrap().len() % 2 == 0;
+    let is_long =
+        |line: &&Value| line["payload"]["messages"][0]["content"].as_str().unwrap().len().is_multiple_of(2);
     let long = lines.iter().filter(is_long).count();
     let without = lines.iter().filter(|line| line["responses"].is_null()).count();
     assert_eq!(without, long, "whole or not at all");
