@@ -316,8 +316,8 @@ impl Ring {
         slot.stamped = !slot.receiving && Queues::enable_stamps(descriptor.as_fd()).is_ok();
     }
 
-    /// Sends what `head` appends to the socket's own buffer, then `body` of the block: in order, whole,
-    /// without a copy of the body. Answered by one [`Event::Sent`]. At most one send at a time per socket.
+    /// Sends what `head` appends to an empty buffer, then `body` of the block: in order, whole, a long body
+    /// without a copy. Answered by one [`Event::Sent`]. At most one send at a time per socket.
     /// On a socket that is closing or gone this does nothing.
     ///
     /// # Panics
@@ -328,7 +328,6 @@ impl Ring {
         let Some(descriptor) = &slot.socket else { return };
         assert!(!slot.sending, "a second send before the first has ended");
         let bytes = queues.head(socket.index);
-        bytes.clear();
         head(bytes);
         slot.sending = true;
         slot.sent = 0;
@@ -546,23 +545,27 @@ impl Ring {
     fn complete_send(&mut self, socket: SocketId, result: i32, handler: &mut impl FnMut(Event<'_>)) {
         let slot = &mut self.slots[socket.index as usize];
         slot.sending = false;
-        if slot.closing {
-            close_if_idle(slot, &mut self.queues, socket);
-            return;
-        }
-        let Ok(count) = usize::try_from(result) else {
-            handler(Event::Sent { socket, result: Err(-result) });
-            return;
-        };
+        let count = usize::try_from(result).unwrap_or(0);
         slot.sent += count;
-        if slot.sent >= slot.sent_total {
-            handler(Event::Sent { socket, result: Ok(slot.sent) });
-        } else if count == 0 {
-            handler(Event::Sent { socket, result: Err(libc::EIO) });
-        } else if let Some(descriptor) = &slot.socket {
+        if let Some(descriptor) = &slot.socket
+            && !slot.closing
+            && count > 0
+            && slot.sent < slot.sent_total
+        {
             slot.sending = true;
             let token = token(Operation::Send, socket);
             self.queues.push_send(descriptor.as_fd(), token, slot.body.clone(), slot.sent);
+            return;
+        }
+        self.queues.clear_head(socket.index);
+        if slot.closing {
+            close_if_idle(slot, &mut self.queues, socket);
+        } else if result < 0 {
+            handler(Event::Sent { socket, result: Err(-result) });
+        } else if slot.sent < slot.sent_total {
+            handler(Event::Sent { socket, result: Err(libc::EIO) });
+        } else {
+            handler(Event::Sent { socket, result: Ok(slot.sent) });
         }
     }
 }

@@ -180,12 +180,20 @@ impl Queues {
         self.memory.stations.add();
     }
 
-    /// The head bytes of a station, to be filled for the next send.
+    /// The head bytes of a station, empty, to be filled for the next send.
     ///
     /// # Panics
     /// While an operation of this station is under way.
     pub(super) fn head(&mut self, station: u32) -> &mut Vec<u8> {
         self.memory.stations.head(station)
+    }
+
+    /// The message of a station has been sent, or never will be.
+    ///
+    /// # Panics
+    /// While an operation of this station is under way.
+    pub(super) fn clear_head(&mut self, station: u32) {
+        self.memory.stations.clear(station);
     }
 
     /// The bytes that a completion brought.

@@ -3,9 +3,22 @@
 use socket2::SockAddr;
 use std::ptr::{self, NonNull};
 
+/// A body up to this size is copied behind its head: one piece costs the kernel less than two.
+const COPIED_BYTES_MAX: usize = 4 * 1024;
+
+/// What a head and such a body take, as a rule.
+const MESSAGE_BYTES: usize = COPIED_BYTES_MAX + 512;
+
+/// Largest buffer, and most of them, that are kept for later messages.
+const SPARE_BYTES_MAX: usize = 64 * 1024;
+const SPARE_MAX: usize = 256;
+
 /// What the kernel reads for one socket. Lives at one address from `add` to the end.
 struct Station {
+    /// The head of a message, from its making to the end of its sending.
     head: Vec<u8>,
+    /// The body has been copied behind the head.
+    whole: bool,
     vectors: [libc::iovec; 2],
     header: libc::msghdr,
     address: Option<SockAddr>,
@@ -20,6 +33,9 @@ struct Station {
 #[derive(Default)]
 pub(super) struct Stations {
     table: Vec<NonNull<Station>>,
+    /// Buffers of messages that have gone. Most sends end as soon as they begin, so few buffers do for many
+    /// sockets, and the one used last is the warmest.
+    spare: Vec<Vec<u8>>,
 }
 
 /// Where a message stands.
@@ -45,13 +61,34 @@ impl Stations {
         // SAFETY: all fields of this C struct are integers and pointers, for which zero is valid.
         // JUSTIFICATION: the struct has private padding on some targets, so it cannot be written out.
         let header: libc::msghdr = unsafe { std::mem::zeroed() };
-        let station = Station { head: Vec::new(), vectors: [empty; 2], header, address: None, busy: false };
+        let station = Station {
+            head: Vec::new(),
+            whole: false,
+            vectors: [empty; 2],
+            header,
+            address: None,
+            busy: false,
+        };
         self.table.push(NonNull::from(Box::leak(Box::new(station))));
     }
 
-    /// The head bytes of an idle station.
+    /// The head bytes of an idle station, empty.
     pub(super) fn head(&mut self, index: u32) -> &mut Vec<u8> {
-        &mut self.idle(index).head
+        if self.idle(index).head.capacity() == 0 {
+            let buffer = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(MESSAGE_BYTES));
+            self.idle(index).head = buffer;
+        }
+        let head = &mut self.idle(index).head;
+        head.clear();
+        head
+    }
+
+    /// The message of an idle station is over: its buffer can serve another.
+    pub(super) fn clear(&mut self, index: u32) {
+        let head = std::mem::take(&mut self.idle(index).head);
+        if (1..=SPARE_BYTES_MAX).contains(&head.capacity()) && self.spare.len() < SPARE_MAX {
+            self.spare.push(head);
+        }
     }
 
     /// Keeps `address` for the kernel and makes the station busy.
@@ -66,10 +103,18 @@ impl Stations {
         (address.as_ptr().cast(), address.len())
     }
 
-    /// Names the head and `body`, less their first `skip` bytes, and makes the station busy.
+    /// Names the head and `body`, less their first `skip` bytes, and makes the station busy. What begins with
+    /// no byte skipped goes on with the same body.
     pub(super) fn occupy_with_message(&mut self, index: u32, body: &[u8], skip: usize) -> Message {
         let station = self.idle(index);
         station.busy = true;
+        if skip == 0 {
+            station.whole = body.len() <= COPIED_BYTES_MAX;
+            if station.whole {
+                station.head.extend_from_slice(body);
+            }
+        }
+        let body = if station.whole { &[] } else { body };
         let head = station.head.get(skip..).unwrap_or_default();
         let body = body.get(skip.saturating_sub(station.head.len())..).unwrap_or_default();
         let one = match (head, body) {
@@ -124,10 +169,15 @@ impl Drop for Stations {
 mod tests {
     use super::*;
 
+    /// The lengths of the pieces of a message, sent from its beginning and again from behind `skip` bytes.
     fn pieces(head: &[u8], body: &[u8], skip: usize) -> Vec<usize> {
         let mut stations = Stations::default();
         stations.add();
         stations.head(0).extend_from_slice(head);
+        if skip > 0 {
+            stations.occupy_with_message(0, body, 0);
+            stations.release(0);
+        }
         match stations.occupy_with_message(0, body, skip) {
             Message::One { length, .. } => vec![length as usize],
             Message::Two { .. } => stations.table.iter().fold(Vec::new(), |mut lengths, station| {
@@ -141,12 +191,40 @@ mod tests {
 
     #[test]
     fn a_short_send_goes_on_where_it_stopped() {
-        assert_eq!(pieces(b"head", b"body!", 0), [4, 5]);
-        assert_eq!(pieces(b"head", b"body!", 3), [1, 5]);
-        assert_eq!(pieces(b"head", b"body!", 4), [5]);
-        assert_eq!(pieces(b"head", b"body!", 7), [2]);
+        for (skip, left) in [(0, 9), (3, 6), (4, 5), (7, 2)] {
+            assert_eq!(pieces(b"head", b"body!", skip), [left]);
+        }
         assert_eq!(pieces(b"head", b"", 1), [3]);
         assert_eq!(pieces(b"", b"body!", 0), [5]);
+        let large = vec![0; COPIED_BYTES_MAX + 1];
+        assert_eq!(pieces(b"head", &large, 0), [4, large.len()]);
+        assert_eq!(pieces(b"head", &large, 3), [1, large.len()]);
+        assert_eq!(pieces(b"head", &large, 4), [large.len()]);
+        assert_eq!(pieces(b"head", &large, 14), [large.len() - 10]);
+        assert_eq!(pieces(b"", &large, 0), [large.len()]);
+    }
+
+    #[test]
+    fn a_buffer_serves_one_message_after_the_other() {
+        let mut stations = Stations::default();
+        (0..3).for_each(|_| stations.add());
+        let addresses: Vec<*const u8> = (0..3)
+            .map(|index| {
+                stations.head(index).extend_from_slice(b"head");
+                let address = stations.head(index).as_ptr();
+                stations.occupy_with_message(index, b"body", 0);
+                stations.release(index);
+                stations.clear(index);
+                address
+            })
+            .collect();
+        assert!(addresses.iter().all(|address| *address == addresses[0]));
+        assert_eq!(stations.spare.len(), 1);
+        stations.clear(0);
+        assert_eq!(stations.spare.len(), 1, "an empty one is no buffer");
+        stations.head(0).reserve(SPARE_BYTES_MAX + 1);
+        stations.clear(0);
+        assert!(stations.spare.is_empty(), "a large one is given back");
     }
 
     #[test]
