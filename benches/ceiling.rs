@@ -113,18 +113,20 @@ fn measure(
 ) {
     let mock = serve(scenario, server, Speaks::Http);
     let url = format!("http://{}/v1/chat/completions", mock.address());
-    let (mut ours, mut bares, mut wrks) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut bares, mut wrks, mut writing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.push(phasor(scenario, &url, seconds, client, TlsOptions::default()));
+        ours.push(phasor(scenario, &url, seconds, client, Records::Dropped));
+        writing.push(phasor(scenario, &url, seconds, client, Records::Written));
         bares.push(bare_loop(scenario, &url, &mock, seconds, client));
         if scenario.wrk {
             wrks.extend(wrk(scenario, &url, seconds, client));
         }
     }
     mock.stop().unwrap();
-    let per_request = [&ours, &bares, &wrks].map(|all| median(all, Measured::cpu_us_per_request));
-    let per_event = [&ours, &bares].map(|all| median(all, Measured::cpu_us_per_event));
-    let rate = [&ours, &bares, &wrks].map(|all| median(all, Measured::requests_per_s));
+    let all = [&ours, &bares, &wrks, &writing];
+    let per_request = all.map(|all| median(all, Measured::cpu_us_per_request));
+    let per_event = all.map(|all| median(all, Measured::cpu_us_per_event));
+    let rate = all.map(|all| median(all, Measured::requests_per_s));
     if json {
         println!(
             "{}",
@@ -133,21 +135,28 @@ fn measure(
                 "scenario": scenario.name,
                 "connections": scenario.connections,
                 "tokens": scenario.tokens,
-                "cpu_us_per_request": {"phasor": per_request[0], "bare": per_request[1], "wrk": per_request[2]},
+                "cpu_us_per_request": {
+                    "phasor": per_request[0], "bare": per_request[1], "wrk": per_request[2],
+                    "phasor_writing_records": per_request[3],
+                },
                 "cpu_us_per_event": {"phasor": per_event[0], "bare": per_event[1]},
-                "requests_per_s": {"phasor": rate[0], "bare": rate[1], "wrk": rate[2]},
+                "requests_per_s": {
+                    "phasor": rate[0], "bare": rate[1], "wrk": rate[2], "phasor_writing_records": rate[3],
+                },
                 "ratio_to_bare": ratio(per_request[0], per_request[1]),
+                "ratio_to_wrk": ratio(per_request[0], per_request[2]),
             })
         );
         return;
     }
     println!("{} ({} connections, {} tokens)", scenario.name, scenario.connections, scenario.tokens);
-    for (name, column) in [("phasor", 0), ("bare loop", 1), ("wrk", 2)] {
+    for (name, column) in [("phasor", 0), ("phasor, writing records", 3), ("bare loop", 1), ("wrk", 2)] {
         let Some(request) = per_request[column] else { continue };
-        let event = per_event.get(column).copied().flatten();
+        // wrk knows of no messages.
+        let event = per_event[column].filter(|_| column != 2);
         let event = event.map_or_else(|| "      -".to_owned(), |event| format!("{event:7.3}"));
         println!(
-            "  {name:10} {request:8.2} us/request  {event} us/event  {:9.0} requests/s",
+            "  {name:23} {request:8.2} us/request  {event} us/event  {:9.0} requests/s",
             rate[column].unwrap_or(0.0)
         );
     }
@@ -240,11 +249,22 @@ fn yaml(scenario: &Scenario, url: &str, seconds: u64) -> String {
     )
 }
 
-/// The whole program, records and files included, on one shard.
-fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize, tls: TlsOptions) -> Measured {
+/// What becomes of the records. Their writer is a thread of its own: where there are but two cores, it takes its
+/// time from the server, which then keeps the client waiting, and a client that waits pays for more system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Records {
+    Dropped,
+    Written,
+}
+
+/// The whole program on one shard, all other files included.
+fn phasor(scenario: &Scenario, url: &str, seconds: u64, client: usize, records: Records) -> Measured {
     let directory = tempfile::tempdir().unwrap();
-    let yaml = yaml(scenario, url, seconds);
-    let report = run_over(&yaml, &[client], Some(Idle::Sleep), directory.path(), tls);
+    let mut yaml = yaml(scenario, url, seconds);
+    if records == Records::Dropped {
+        yaml.push_str("  artifacts: {records: false}\n");
+    }
+    let report = run_over(&yaml, &[client], Some(Idle::Sleep), directory.path(), TlsOptions::default());
     let requests = number(&report, "/total/ok");
     let wall = number(&report, "/phases/0/end_ns") - number(&report, "/phases/0/start_ns");
     Measured {
