@@ -176,10 +176,18 @@ impl Samples {
             value.is_finite() && value >= self.resolution.least(),
             "a sample must be finite and large enough"
         );
+        // Far from the budget nothing else is to be looked at.
+        if self.exact.len() < self.histogram_at {
+            self.exact.push(value);
+        } else {
+            self.push_near_budget(value);
+        }
+    }
+
+    #[inline(never)]
+    fn push_near_budget(&mut self, value: f64) {
+        self.ready_histogram();
         if self.exact.len() < self.budget {
-            if self.exact.len() == self.histogram_at {
-                self.ready_histogram();
-            }
             self.exact.push(value);
         } else {
             self.push_beyond(value, 1);
@@ -190,7 +198,7 @@ impl Samples {
     #[inline]
     pub fn push_all(&mut self, values: impl ExactSizeIterator<Item = f64>) {
         // While all of them are far from the budget, none of them needs to be looked at.
-        if self.exact.len() + values.len() < self.histogram_at.min(self.budget) {
+        if self.exact.len() + values.len() < self.histogram_at {
             values.for_each(|value| self.exact.push(value));
         } else {
             self.push_close_to_budget(values);
@@ -244,7 +252,7 @@ impl Samples {
     pub fn merge(&mut self, other: Self) {
         debug_assert_eq!(self.resolution, other.resolution, "sets of different metrics do not merge");
         self.budget += other.budget;
-        self.histogram_at = usize::MAX;
+        self.histogram_at = self.budget;
         // Values move, they are not copied; their order is that of the sets, and statistics sort.
         self.merged.push(other.exact);
         self.merged.extend(other.merged);

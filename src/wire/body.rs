@@ -210,6 +210,14 @@ impl Chunked {
             Place::Size if self.bytes_left == 0 && self.line_bytes == 0 => bytes,
             _ => return None,
         };
+        // Most chunks of a stream have a size of three digits.
+        if let [high, middle, low, b'\r', b'\n', rest @ ..] = line {
+            let [high, middle, low] = [high, middle, low].map(|digit| VALUE_OF_DIGIT[usize::from(*digit)]);
+            let size = u64::from(high) << 8 | u64::from(middle) << 4 | u64::from(low);
+            if high | middle | low < 16 && size > 0 {
+                return Some((size, rest));
+            }
+        }
         let (mut size, mut digits) = (0, 0);
         loop {
             match VALUE_OF_DIGIT[usize::from(*line.get(digits)?)] {
