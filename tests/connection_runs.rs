@@ -2,15 +2,17 @@
 //! too few for all URLs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/nowhere.rs"]
+mod nowhere;
 #[path = "support/program.rs"]
 mod program;
 
+use nowhere::black_hole;
 use program::{Run, assert_ok, check_files, config, number};
 use serde_json::Value;
-use socket2::{Domain, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 const GOOD: &str = r#"{"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"a b"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
@@ -136,22 +138,6 @@ fn a_server_that_ends_every_connection_before_its_answer_fails_every_request() {
     assert_eq!(number(&report, "/total/repeated_on_stale_connection"), 0, "no connection was used before");
     assert_eq!(kinds(&run), BTreeMap::from([("ServerDisconnectedError".to_owned(), 20)]));
     assert_eq!(told.try_iter().count(), 20);
-}
-
-/// A listener whose queue is full: the kernel answers no further connection.
-fn black_hole() -> (Socket, SocketAddr, Vec<Socket>) {
-    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
-    listener.listen(0).unwrap();
-    let address = listener.local_addr().unwrap().as_socket().unwrap();
-    let fill = || {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let _ = socket.connect(&address.into());
-        socket
-    };
-    let fillers = (0..8).map(|_| fill()).collect();
-    (listener, address, fillers)
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! The ring against ordinary blocking peers on the loopback: nothing is lost, doubled or delivered late.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/nowhere.rs"]
+mod nowhere;
+
+use nowhere::black_hole;
 use phasor::shard::ring::{Event, Ring, RingError, RingOptions, SocketId, Wait};
 use phasor::time::{Clock, Nanos};
 use socket2::{Domain, Socket, Type};
@@ -547,22 +551,6 @@ fn socket2_pair() -> (Socket, TcpStream) {
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (ours, _) = listener.accept().unwrap();
     (ours.into(), theirs)
-}
-
-/// A listener whose queue is full: the kernel answers no further connection.
-fn black_hole() -> (Socket, SocketAddr, Vec<Socket>) {
-    let listener = fresh();
-    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-    listener.listen(0).unwrap();
-    let address = listener.local_addr().unwrap().as_socket().unwrap();
-    let fill = || {
-        let socket = fresh();
-        socket.set_nonblocking(true).unwrap();
-        let _ = socket.connect(&address.into());
-        socket
-    };
-    let fillers = (0..8).map(|_| fill()).collect();
-    (listener, address, fillers)
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/program.rs"]
+mod program;
+
+use program::Run;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
 /// Tokens that the first message with content brings, and that there are in all.
@@ -56,23 +59,16 @@ fn time_between_tokens_is_that_of_the_tokens_behind_the_first_message() {
             answer(&mut stream);
             body["stream_options"]["continuous_usage_stats"].as_bool()
         });
-        let directory = tempfile::tempdir().unwrap();
         let text = format!(
             "benchmark:\n  model: m\n  endpoint: {{url: 'http://127.0.0.1:{port}', streaming: true, \
              use_server_token_count: true, per_chunk_usage: {per_chunk}}}\n  tokenizer: {{name: none}}\n  dataset: \
              {{entries: 1, prompts: {{isl: 4}}}}\n  server_metrics: {{enabled: false}}\n  phases: {{type: \
              concurrency, requests: 1}}\n"
         );
-        std::fs::write(directory.path().join("config.yaml"), text).unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_phasor"))
-            .current_dir(directory.path())
-            .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let run = Run::new(&text);
+        run.succeed(&[]);
         assert_eq!(server.join().unwrap(), per_chunk.then_some(true));
-        let lines = std::fs::read_to_string(directory.path().join("out/profile_export.jsonl")).unwrap();
-        let record: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+        let record = run.records().remove(0);
         let metric = |name: &str| record["metrics"][name]["value"].as_f64().unwrap();
         assert!((metric("output_sequence_length") - ALL as f64).abs() < 1e-9);
         let decode_ms = metric("request_latency") - metric("time_to_first_token");
