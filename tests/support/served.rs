@@ -1,6 +1,10 @@
 //! The built-in server in a process of its own.
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests; a pause is measured")]
-#![allow(dead_code, reason = "each test program uses its own part")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "it cannot go on without; a pause is measured"
+)]
+#![allow(dead_code, reason = "each program uses its own part")]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
