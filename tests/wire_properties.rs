@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use phasor::endpoint::{Dialect, EndpointSettings};
 use phasor::wire::check;
-use phasor::wire::{Progress, ReplyDecoder};
+use phasor::wire::{KeepTexts, Progress, ReplyDecoder};
 use proptest::prelude::*;
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
@@ -317,8 +318,13 @@ proptest! {
     fn a_reply_gives_what_it_gives_alone_whichever_were_read_before_it(
         replies in replies_of_a_kind(), cuts in prop::collection::vec(any::<usize>(), 0..4),
     ) {
-        check::replies(&replies, &[]);
-        check::replies(&replies, &cuts);
+        let mut telling = EndpointSettings::new(Dialect::chat(), "m");
+        telling.per_chunk_usage = true;
+        let telling = ReplyDecoder::new(&telling, KeepTexts::No).unwrap();
+        for mut decoder in [ReplyDecoder::default(), telling] {
+            check::replies(&mut decoder, &replies, &[]);
+            check::replies(&mut decoder, &replies, &cuts);
+        }
     }
 
     #[test]

@@ -4,12 +4,12 @@
 //! statistics: what is left is the kernel and the least that any client must do.
 
 use io_uring::{IoUring, cqueue, opcode, types};
+use phasor::shard::ring::RingOptions;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-const BUFFERS: u16 = 1_024;
 const BUFFER_BYTES: usize = 16 * 1_024;
 const GROUP: u16 = 7;
 const RECEIVE: u64 = 0;
@@ -27,12 +27,13 @@ struct BufferRing {
     entries: *mut types::BufRingEntry,
     entries_bytes: usize,
     memory: Vec<u8>,
+    buffers: u16,
     tail: u16,
 }
 
 impl BufferRing {
-    fn new(ring: &IoUring) -> Self {
-        let entries_bytes = usize::from(BUFFERS) * std::mem::size_of::<types::BufRingEntry>();
+    fn new(ring: &IoUring, count: u16) -> Self {
+        let entries_bytes = usize::from(count) * std::mem::size_of::<types::BufRingEntry>();
         // SAFETY: an anonymous private mapping; checked below, unmapped never (the bench ends with it).
         let entries = unsafe {
             libc::mmap(
@@ -46,21 +47,22 @@ impl BufferRing {
         };
         assert_ne!(entries, libc::MAP_FAILED);
         // SAFETY: the mapping lives as long as the process.
-        unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, BUFFERS, GROUP, 0) }.unwrap();
+        unsafe { ring.submitter().register_buf_ring_with_flags(entries as u64, count, GROUP, 0) }.unwrap();
         let mut buffers = Self {
             entries: entries.cast(),
             entries_bytes,
-            memory: vec![0; usize::from(BUFFERS) * BUFFER_BYTES],
+            memory: vec![0; usize::from(count) * BUFFER_BYTES],
+            buffers: count,
             tail: 0,
         };
-        for id in 0..BUFFERS {
+        for id in 0..count {
             buffers.give_back(id);
         }
         buffers
     }
 
     fn give_back(&mut self, id: u16) {
-        let at = usize::from(self.tail & (BUFFERS - 1));
+        let at = usize::from(self.tail & (self.buffers - 1));
         assert!(at * std::mem::size_of::<types::BufRingEntry>() < self.entries_bytes);
         // SAFETY: the index is inside the ring, the buffer inside the memory, and the kernel reads the entry
         // only after the tail has been published.
@@ -106,7 +108,8 @@ pub(crate) fn run(address: SocketAddr, request: &[u8], connections: usize, lengt
         .setup_defer_taskrun()
         .build(1_024)
         .unwrap();
-    let mut buffers = BufferRing::new(&ring);
+    // As many as the client has for these: it makes room for twice its connections.
+    let mut buffers = BufferRing::new(&ring, RingOptions::buffers_for(connections as u64 * 2));
     for (index, socket) in sockets.iter().enumerate() {
         let fd = types::Fd(socket.as_raw_fd());
         let receive = opcode::RecvMulti::new(fd, GROUP).build().user_data(index as u64 * 2 + RECEIVE);

@@ -247,8 +247,8 @@ impl Engine {
     }
 
     /// The server had closed the connection when the request came, and said nothing to it: the request
-    /// begins again on a fresh connection. All its stamps but those of writing stay: its latencies count from
-    /// the first try.
+    /// begins again on a fresh connection. All its stamps but that of the last byte written stay: its latencies
+    /// count from the first try.
     fn repeat(&mut self, slot: u32, now: Stamp) {
         self.replace(slot);
         let connection = self.connections.at(slot);

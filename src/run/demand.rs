@@ -92,7 +92,7 @@ pub(super) fn ring_options(connections: u64) -> RingOptions {
     RingOptions {
         sockets_max: u32::try_from(connections).unwrap_or(u32::MAX),
         entries: 1_024,
-        buffers: if connections > 2_048 { 4_096 } else { 1_024 },
+        buffers: RingOptions::buffers_for(connections),
         buffer_bytes: 16 * 1_024,
     }
 }

@@ -28,7 +28,21 @@ pub struct RingOptions {
     pub buffer_bytes: u32,
 }
 
+/// Fewest and most receive buffers that [`RingOptions::buffers_for`] gives a ring.
+const BUFFERS_MIN: u64 = 64;
+const BUFFERS_MAX: u64 = 4_096;
+
 impl RingOptions {
+    /// Receive buffers for so many sockets, of which about one in two is busy at a time: one for each busy one,
+    /// as a power of two from 64 to 4,096.
+    ///
+    /// The kernel fills them in turn, so all of them pass through the processor's caches: more than are needed
+    /// make every byte that is received slower. A socket that finds none is only read a little later.
+    pub fn buffers_for(sockets: u64) -> u16 {
+        let buffers = sockets.div_ceil(2).clamp(BUFFERS_MIN, BUFFERS_MAX).next_power_of_two();
+        u16::try_from(buffers).unwrap_or(u16::MAX)
+    }
+
     /// Whether a ring of this size serves where one of size `other` is asked for.
     pub fn covers(&self, other: &Self) -> bool {
         self.sockets_max >= other.sockets_max

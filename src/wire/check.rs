@@ -22,6 +22,8 @@ pub struct Sums {
     pub outputs: u32,
     /// The usage at the end.
     pub usage: Option<Usage>,
+    /// The tokens of the first message with content, from a decoder that looks for them.
+    pub first_content_tokens: Option<u64>,
     /// How it ended, in words; whether the connection can be used again is the next member.
     pub end: String,
     /// The connection can be used again.
@@ -80,6 +82,7 @@ fn decode_knowing(decoder: &mut ReplyDecoder, bytes: &[u8], cuts: &[usize], know
         assert!(sums.add(&decoder.close()), "a closed reply is over");
     }
     sums.usage = decoder.usage();
+    sums.first_content_tokens = decoder.first_content_tokens();
     sums
 }
 
@@ -98,13 +101,12 @@ pub fn reply(bytes: &[u8], cuts: &[usize]) {
     }
 }
 
-/// Each of several replies gives what it gives alone, whichever were read before it.
-pub fn replies(replies: &[Vec<u8>], cuts: &[usize]) {
-    let mut decoder = ReplyDecoder::default();
+/// Each of several replies gives what it gives alone, whichever were read before it by a decoder of this kind.
+pub fn replies(decoder: &mut ReplyDecoder, replies: &[Vec<u8>], cuts: &[usize]) {
     let mut known = Known::default();
     for reply in replies {
-        let alone = decode(&mut ReplyDecoder::default(), reply, cuts);
-        assert_eq!(decode_knowing(&mut decoder, reply, cuts, &mut known), alone);
+        let alone = decode(&mut decoder.fresh(), reply, cuts);
+        assert_eq!(decode_knowing(decoder, reply, cuts, &mut known), alone);
     }
 }
 

@@ -467,8 +467,7 @@ impl ReplyDecoder {
         fed.outputs += if self.likeness.has_output() { messages } else { 0 };
     }
 
-    /// Whether an event like the last one may be taken as one. What was learnt from an earlier reply holds for
-    /// this one too, once it has content of its own.
+    /// Whether an event like the last one, of this reply or an earlier one, says the same as that.
     #[inline]
     const fn takes_likeness(&self) -> bool {
         self.any_content && self.carried.is_empty() && self.events.is_between()
@@ -502,13 +501,8 @@ impl ReplyDecoder {
                 fed.body_bytes += found.taken;
                 fed.messages += 1;
                 self.any_message = true;
-                if found.delta.usage.is_some() {
-                    self.usage = found.delta.usage;
-                }
+                self.take_delta(&found.delta, fed);
                 if let Some(text) = &found.text {
-                    fed.contents += 1;
-                    fed.outputs += u32::from(found.delta.output);
-                    self.any_content = true;
                     if found.delta.usage.is_none() {
                         self.likeness.learn(event, text, found.delta.output);
                     }
@@ -599,16 +593,14 @@ impl ReplyDecoder {
         result
     }
 
-    /// The event at the start of `bytes`, if an earlier reply had it. Asked only between events, and only
-    /// where nothing but content and usage is looked for.
+    /// The event at the start of `bytes`, if an earlier reply had it. Asked only between events of chat.
     #[inline]
     fn known(&self, bytes: &[u8], known: &mut Known) -> Option<Found> {
         let at_event = self.reader.is_none() && self.carried.is_empty() && self.events.is_at_event();
         if at_event { known.find(bytes) } else { None }
     }
 
-    /// Reads the JSON of one message. Answers with what it says and the place of its one text, unless it says
-    /// more than that text and its counts.
+    /// Reads the JSON of one message: what it says and where its one text is, unless it says more than these.
     fn content(&mut self, data: &[u8], fed: &mut Fed) -> Option<(Delta, Option<Range<usize>>)> {
         fed.messages += 1;
         self.any_message = true;
@@ -632,13 +624,7 @@ impl ReplyDecoder {
         }
         let fault = match reading {
             Reading::Delta(delta) => {
-                fed.contents += u32::from(delta.content);
-                fed.outputs += u32::from(delta.output);
-                if self.usage_per_message && delta.content && !self.any_content {
-                    self.first_content_tokens = delta.usage.and_then(|usage| usage.completion_tokens);
-                }
-                self.any_content |= delta.content;
-                self.usage = delta.usage.or(self.usage);
+                self.take_delta(&delta, fed);
                 return (!is_call).then_some((delta, text));
             }
             Reading::Nothing => return None,
@@ -649,6 +635,20 @@ impl ReplyDecoder {
             self.content_fault = Some(Box::new(fault));
         }
         None
+    }
+
+    /// Takes in what a message says, however it was read.
+    #[inline]
+    fn take_delta(&mut self, delta: &Delta, fed: &mut Fed) {
+        fed.contents += u32::from(delta.content);
+        fed.outputs += u32::from(delta.output);
+        if delta.usage.is_some() {
+            if self.usage_per_message && delta.content && !self.any_content {
+                self.first_content_tokens = delta.usage.and_then(|usage| usage.completion_tokens);
+            }
+            self.usage = delta.usage;
+        }
+        self.any_content |= delta.content;
     }
 
     /// The body is whole; `clean` when no byte stands behind it.
