@@ -8,7 +8,7 @@ mod nowhere;
 mod program;
 
 use nowhere::black_hole;
-use program::{Run, assert_ok, check_files, config, number};
+use program::{Run, assert_ok, check_files, config, number, with_mock};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -269,4 +269,16 @@ fn a_server_that_closes_idle_connections_at_the_moment_of_their_use_fails_no_req
         "{:?}",
         kinds(&run)
     );
+}
+
+#[test]
+fn a_proxy_of_the_environment_is_named_and_not_used() {
+    let run = Run::new(&plain(&["{name: profiling, type: concurrency, concurrency: 2, requests: 10}"]));
+    let nobody = "http://127.0.0.1:9";
+    let output = run.command(&with_mock(&[])).envs([("http_proxy", nobody), ("ALL_PROXY", nobody)]).output();
+    let output = output.unwrap();
+    assert_ok(&output);
+    assert_eq!(number(&check_files(&run), "/total/ok"), 10);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("note: proxies are not used (http_proxy, ALL_PROXY)"), "{said}");
 }

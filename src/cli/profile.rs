@@ -191,6 +191,17 @@ impl FromStr for CpuList {
 /// Cores are numbered below this.
 const CPUS_MAX: usize = 8_192;
 
+/// Variables that name a proxy to other programs.
+const PROXY_VARIABLES: [&str; 6] =
+    ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+
+/// The variables that name a proxy here.
+fn proxies() -> Option<String> {
+    let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let names: Vec<&str> = PROXY_VARIABLES.into_iter().filter(is_set).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
 /// Runs a config and tells the exit code.
 pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyhow::Result<u8> {
     let clock = Clock::start();
@@ -205,6 +216,9 @@ pub(super) fn profile(arguments: &ProfileArguments, given: &CommandLine) -> anyh
         }))?;
     if let Some(warning) = environment.warning() {
         say(&format!("warning: {warning}"));
+    }
+    if let Some(proxies) = proxies() {
+        say(&format!("note: proxies are not used ({proxies}): the load goes straight to the server"));
     }
     let request = CoreRequest {
         shards: arguments.shards.0,

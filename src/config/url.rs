@@ -67,7 +67,9 @@ pub enum UrlError {
     #[error("the host is missing: write `http://host:port`")]
     NoHost,
     /// The host is neither a name nor an address.
-    #[error("`{0}` is no host: write a name, an IPv4 address, or an IPv6 address in brackets")]
+    #[error(
+        "`{0}` is no host: write a name, an IPv4 address, or an IPv6 address in brackets, without a zone"
+    )]
     Host(String),
     /// The port is no number in range.
     #[error("`{0}` is no port: write a number from 1 to 65535")]
@@ -379,6 +381,8 @@ mod tests {
             ("http://[::1", UrlError::Host("[::1".to_owned())),
             ("http://[x]:1", UrlError::Host("x".to_owned())),
             ("http://h,i:1", UrlError::Host("h,i".to_owned())),
+            ("http://[fe80::1%lo]:1", UrlError::Host("fe80::1%lo".to_owned())),
+            ("http://[fe80::1%25lo]", UrlError::Host("fe80::1%25lo".to_owned())),
             ("http://h/ü", UrlError::Target('ü')),
         ] {
             assert_eq!(chat(text), Err(error), "{text}");
