@@ -80,9 +80,12 @@ impl Moments {
 
     pub(crate) fn push(&mut self, value: f64, times: u64) {
         self.count += times;
-        let times = times as f64;
-        self.sum.add_product(value, times);
-        self.sum_of_squares.add_squares(value, times);
+        // Most gaps of a reply that came at once are zero, and add nothing.
+        if value != 0.0 {
+            let times = times as f64;
+            self.sum.add_product(value, times);
+            self.sum_of_squares.add_squares(value, times);
+        }
         self.min = self.min.min(value);
         self.max = self.max.max(value);
     }
