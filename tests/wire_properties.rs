@@ -196,7 +196,7 @@ fn replies_of_a_kind() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let reply = (
         id,
         count(),
-        prop::collection::vec(json_text(), 0..4),
+        prop::collection::vec(prop_oneof![4 => "[ a-zA-Z.,é]{1,12}", 1 => json_text()], 0..4),
         [count(), count(), count()],
         prop::option::weighted(0.1, (any::<usize>(), any::<u8>())),
     );
