@@ -35,21 +35,24 @@ impl Runs {
         self.len
     }
 
-    /// Takes in a finite value.
+    /// Takes in a finite value, so many times in a row.
     #[inline]
-    pub(crate) fn push(&mut self, value: f64) {
-        self.len += 1;
+    pub(crate) fn push(&mut self, value: f64, times: usize) {
+        if times == 0 {
+            return;
+        }
+        self.len += times;
         let bits = value.to_bits();
         if bits == self.last {
-            self.again += 1;
+            self.again += times as u64;
             return;
         }
         if self.again > 0 {
             self.words.push(REPEATS | self.again & COUNT);
-            self.again = 0;
         }
         self.words.push(bits);
         self.last = bits;
+        self.again = times as u64 - 1;
     }
 
     /// Each value with how often it stands there in a row.
@@ -94,15 +97,19 @@ mod tests {
             ], 1_usize..5), 0..60),
         ) {
             let all: Vec<f64> = values.iter().flat_map(|(value, times)| vec![*value; *times]).collect();
+            let mut at_once = Runs::with_capacity(all.len());
+            values.iter().for_each(|(value, times)| at_once.push(*value, *times));
             let mut runs = Runs::with_capacity(all.len());
             let room = runs.words.capacity();
             for (count, value) in all.iter().enumerate() {
                 let bits = |values: Vec<f64>| values.into_iter().map(f64::to_bits).collect::<Vec<_>>();
                 prop_assert_eq!(bits(runs.iter().collect()), bits(all[..count].to_vec()));
                 prop_assert_eq!(runs.len(), count);
-                runs.push(*value);
+                runs.push(*value, 1);
             }
             prop_assert_eq!(runs.words.capacity(), room);
+            at_once.push(5.0, 0);
+            prop_assert_eq!((&at_once.words, at_once.last, at_once.again), (&runs.words, runs.last, runs.again));
             runs.settle();
             prop_assert_eq!(runs.iter().collect::<Vec<_>>(), all);
         }
@@ -111,7 +118,7 @@ mod tests {
     #[test]
     fn repeats_take_no_memory() {
         let mut runs = Runs::with_capacity(10_000);
-        (0..10_000).for_each(|_| runs.push(32.0));
+        (0..10_000).for_each(|_| runs.push(32.0, 1));
         assert_eq!((runs.words.len(), runs.len()), (1, 10_000));
         assert_eq!(runs.runs().collect::<Vec<_>>(), [(32.0, 10_000)]);
     }

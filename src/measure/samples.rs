@@ -175,53 +175,48 @@ impl Samples {
     /// Takes a value in. Values are finite and not negative, or not below -100 where they are signed.
     #[inline]
     pub fn push(&mut self, value: f64) {
+        self.push_times(value, 1);
+    }
+
+    /// Takes in one value after the other.
+    #[inline]
+    pub fn push_all(&mut self, values: impl IntoIterator<Item = f64>) {
+        let mut values = values.into_iter();
+        let Some(mut value) = values.next() else { return };
+        let mut times = 1;
+        for next in values {
+            if next.to_bits() == value.to_bits() {
+                times += 1;
+            } else {
+                self.push_times(value, times);
+                (value, times) = (next, 1);
+            }
+        }
+        self.push_times(value, times);
+    }
+
+    /// Takes in a value that came so many times in a row.
+    #[inline]
+    fn push_times(&mut self, value: f64, times: usize) {
         debug_assert!(
             value.is_finite() && value >= self.resolution.least(),
             "a sample must be finite and large enough"
         );
         // Far from the budget nothing else is to be looked at.
-        if self.exact.len() < self.histogram_at {
-            self.exact.push(value);
+        if self.exact.len() + times <= self.histogram_at {
+            self.exact.push(value, times);
         } else {
-            self.push_near_budget(value);
+            self.push_near_budget(value, times);
         }
     }
 
     #[inline(never)]
-    fn push_near_budget(&mut self, value: f64) {
+    fn push_near_budget(&mut self, value: f64, times: usize) {
         self.ready_histogram();
-        if self.exact.len() < self.budget {
-            self.exact.push(value);
-        } else {
-            self.push_beyond(value, 1);
-        }
-    }
-
-    /// Takes in one value after the other.
-    #[inline]
-    pub fn push_all(&mut self, values: impl ExactSizeIterator<Item = f64>) {
-        // While all of them are far from the budget, none of them needs to be looked at.
-        if self.exact.len() + values.len() < self.histogram_at {
-            values.for_each(|value| self.exact.push(value));
-        } else {
-            self.push_close_to_budget(values);
-        }
-    }
-
-    fn push_close_to_budget(&mut self, values: impl Iterator<Item = f64>) {
-        let mut beyond = (0.0_f64, 0);
-        for value in values {
-            if self.exact.len() < self.budget {
-                self.push(value);
-            } else if beyond.1 > 0 && beyond.0.to_bits() != value.to_bits() {
-                self.push_beyond(beyond.0, beyond.1);
-                beyond = (value, 1);
-            } else {
-                beyond = (value, beyond.1 + 1);
-            }
-        }
-        if beyond.1 > 0 {
-            self.push_beyond(beyond.0, beyond.1);
+        let fitting = times.min(self.budget.saturating_sub(self.exact.len()));
+        self.exact.push(value, fitting);
+        if times > fitting {
+            self.push_beyond(value, (times - fitting) as u64);
         }
     }
 
