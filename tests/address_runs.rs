@@ -2,13 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/program.rs"]
+mod program;
+
 use phasor::mock::{Mock, MockOptions};
+use program::profile_in;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs six streaming requests against `url` in `directory`.
 fn profile(directory: &Path, url: &str, arguments: &[&str]) -> Output {
@@ -17,13 +23,7 @@ fn profile(directory: &Path, url: &str, arguments: &[&str]) -> Output {
          synthetic, entries: 20, prompts: {{isl: 16, osl: 8}}}}\n  tokenizer: {{name: none}}\n  phases:\n    - \
          {{name: profiling, type: concurrency, concurrency: 2, requests: 6}}\n"
     );
-    std::fs::write(directory.join("config.yaml"), text).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_phasor"))
-        .current_dir(directory)
-        .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
-        .args(arguments)
-        .output()
-        .unwrap()
+    profile_in(directory, &text, arguments)
 }
 
 fn error_text(output: &Output) -> String {
@@ -178,21 +178,19 @@ fn a_sweep_does_not_vary_addresses_with_names() {
     let text = "sweep: {type: grid, parameters: {endpoint.urls: [['http://zebedee:sesame@h'], ['http://i']]}}\n\
                 benchmark:\n  model: m\n  endpoint: {url: 'http://h'}\n  dataset: {entries: 2, isl: 4}\n  phases: \
                 {type: concurrency, requests: 1}\n";
-    std::fs::write(directory.path().join("config.yaml"), text).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_phasor"))
-        .current_dir(directory.path())
-        .args(["profile", "--config", "config.yaml", "--artifact-dir", "out"])
-        .output()
-        .unwrap();
+    let output = profile_in(directory.path(), text, &[]);
     let text = error_text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("the values of a sweep are shown") && !text.contains("sesame"), "{text}");
 }
 
-/// A server that lists the model `m` with a context of so many tokens and fails everything else.
-fn server_with_context(tokens: u32) -> u16 {
+/// A server that lists the model `m` with a context of so many tokens and fails everything else; with how often
+/// it was asked for the list.
+fn server_with_context(tokens: u32) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let asks = Arc::clone(&asked);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -200,6 +198,7 @@ fn server_with_context(tokens: u32) -> u16 {
             let count = stream.read(&mut read).unwrap();
             let list = format!("{{\"data\":[{{\"id\":\"m\",\"max_model_len\":{tokens}}}]}}");
             let (status, body) = if read[..count].starts_with(b"GET /v1/models ") {
+                asks.fetch_add(1, Ordering::Relaxed);
                 ("200 OK", list.as_str())
             } else {
                 ("500 Broken", "")
@@ -210,7 +209,7 @@ fn server_with_context(tokens: u32) -> u16 {
             let _ = stream.write_all(format!("{head}{body}").as_bytes());
         }
     });
-    port
+    (port, asked)
 }
 
 #[test]
@@ -222,7 +221,7 @@ fn prompts_that_do_not_fit_the_model_are_named_before_the_first_request() {
         (3_100, "300", "prompts do not fit into it with their replies"),
         (3_100, "0", ""),
     ] {
-        let url = format!("http://127.0.0.1:{}", server_with_context(context));
+        let url = format!("http://127.0.0.1:{}", server_with_context(context).0);
         let arguments = [&arguments[..], &["--isl-stddev", isl_stddev, "--random-seed", "7"]].concat();
         let output = profile(directory.path(), &url, &arguments);
         let text = error_text(&output);
@@ -232,4 +231,16 @@ fn prompts_that_do_not_fit_the_model_are_named_before_the_first_request() {
         let was_run = directory.path().join("out/profile_export_aiperf.json").exists();
         assert_eq!(was_run, !said.starts_with("no prompt"), "{text}");
     }
+}
+
+#[test]
+fn a_server_is_asked_for_its_models_once_for_all_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let (port, asked) = server_with_context(3_100);
+    let url = format!("http://127.0.0.1:{port}");
+    let long = ["--tokenizer", "o200k_base", "--isl", "3000", "--osl", "100", "--no-server-metrics"];
+    let output = profile(directory.path(), &url, &[&long[..], &["--num-profile-runs", "3"]].concat());
+    let text = error_text(&output);
+    assert_eq!(text.matches("(profiling) complete").count(), 3, "{text}");
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "{text}");
 }

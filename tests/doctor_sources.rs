@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/program.rs"]
+mod program;
+
+use program::profile_in;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -14,16 +18,6 @@ fn yaml(url: &str, phase: &str) -> String {
     format!(
         "benchmark:\n  model: m\n  gpu_telemetry: {{enabled: false}}\n  server_metrics: {{enabled: false}}\n  endpoint: {{url: '{url}', type: chat, streaming: true}}\n  dataset: {{type: synthetic, entries: 4, prompts: {{isl: 8, osl: 4}}}}\n  phases:\n    - {phase}\n"
     )
-}
-
-fn profile(directory: &Path, yaml: &str, arguments: &[&str]) -> Output {
-    std::fs::write(directory.join("config.yaml"), yaml).unwrap();
-    Command::new(env!("CARGO_BIN_EXE_phasor"))
-        .current_dir(directory)
-        .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
-        .args(arguments)
-        .output()
-        .unwrap()
 }
 
 fn report(directory: &Path) -> Value {
@@ -61,7 +55,7 @@ fn connections_come_from_the_addresses_given_in_turn() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let directory = tempfile::tempdir().unwrap();
     let server = std::thread::spawn(move || serve(&listener, 6));
-    let output = profile(
+    let output = profile_in(
         directory.path(),
         &yaml(&url, "{name: profiling, type: concurrency, concurrency: 1, requests: 6}"),
         &["--source-ip", "127.0.0.5-127.0.0.6", "--source-ip", "127.0.0.9"],
@@ -87,7 +81,7 @@ fn bad_source_addresses_are_refused_before_the_run() {
         ("::1", "IPv4 addresses"),
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let output = profile(directory.path(), &phase, &["--source-ip", address]);
+        let output = profile_in(directory.path(), &phase, &["--source-ip", address]);
         assert_eq!(output.status.code(), Some(1), "{address}");
         assert!(stderr(&output).contains(expected), "{address}: {}", stderr(&output));
         assert!(!directory.path().join("out/client_report.json").exists(), "{address}");

@@ -1,7 +1,7 @@
 //! Whether the prompts fit into the context that the server says its models have.
 //!
-//! The server is asked once before the run, `GET /v1/models` at its origin, and only when some prompt is so long
-//! that it might not fit. What it does not tell is not known, and the requests will show it. Histories are not
+//! The server is asked once before the first run that needs it, `GET /v1/models` at its origin, and only when
+//! some prompt is so long that it might not fit. What it does not tell is not known, and the requests will show it. Histories are not
 //! looked at: how long the replies in them get nobody knows. It asks over plain HTTP alone.
 
 use crate::config::Config;
@@ -40,6 +40,26 @@ pub struct ContextError {
     pub shortest: u64,
 }
 
+/// What servers answered, so that each run of a sweep does not ask them anew.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    /// Where the list of models is, and what came; absent when nothing did.
+    pages: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Asked {
+    /// What stands at `url`.
+    fn page(&mut self, url: &str, clock: Clock) -> Option<&[u8]> {
+        let known = self.pages.iter().position(|(asked, _)| asked == url);
+        let at = known.unwrap_or_else(|| {
+            let page = Client::new(url, clock).and_then(|mut client| client.fetch(PATIENCE));
+            self.pages.push((url.to_owned(), page.ok().map(|page| page.body)));
+            self.pages.len() - 1
+        });
+        self.pages.get(at).and_then(|(_, page)| page.as_deref())
+    }
+}
+
 /// Asks the first server of `config` and holds the prompts against what it says. The sentence tells of prompts that
 /// do not fit while others do.
 ///
@@ -49,6 +69,7 @@ pub(super) fn check(
     config: &Config,
     traffic: &Traffic,
     clock: Clock,
+    asked: &mut Asked,
 ) -> Result<Option<String>, ContextError> {
     let needs = needs(traffic);
     let (Some(shortest), Some(longest)) = (needs.iter().min().copied(), needs.iter().max().copied()) else {
@@ -57,8 +78,7 @@ pub(super) fn check(
     let server = config.endpoint.urls.first().filter(|url| url.socket.is_none() && !url.tls);
     let Some(server) = server.filter(|_| longest > FITS_ALWAYS) else { return Ok(None) };
     let url = format!("{}/v1/models", address::origin(&server.text));
-    let page = Client::new(&url, clock).and_then(|mut client| client.fetch(PATIENCE));
-    let context = page.ok().and_then(|page| told(&page.body, &config.model));
+    let context = asked.page(&url, clock).and_then(|page| told(page, &config.model));
     let Some(context) = context.filter(|context| longest > *context) else { return Ok(None) };
     let model = config.model.clone();
     if shortest > context {

@@ -80,6 +80,8 @@ pub struct Fleet<'o> {
     warmth: Warmth,
     /// Servers whose TLS is known to be good.
     looked: tls::Looked,
+    /// What servers said of their models.
+    asked: context::Asked,
 }
 
 /// What a run is driven with, once it is known that it can be.
@@ -106,7 +108,13 @@ impl<'o> Fleet<'o> {
         limits::prepare(options.cores.shards.len() as u64, None)?;
         let cores = (0_u16..).zip(options.cores.shards.iter().copied());
         let members = cores.map(|(number, cpu)| Member::start(number, cpu)).collect::<Result<_, _>>()?;
-        Ok(Self { options, members, warmth: Warmth::Cold, looked: tls::Looked::default() })
+        Ok(Self {
+            options,
+            members,
+            warmth: Warmth::Cold,
+            looked: tls::Looked::default(),
+            asked: context::Asked::default(),
+        })
     }
 
     /// Runs a config from the first phase to the last file; `companions` go along.
@@ -210,7 +218,7 @@ impl<'o> Fleet<'o> {
         let slos = config.slos.iter().flatten().map(|(tag, limit)| (tag.as_str(), *limit));
         let judgement = Judgement::new(slos)?.with_environment(|name| std::env::var(name).ok())?;
         let judgement = Arc::new(judgement);
-        let doubt = context::check(config, traffic, options.clock)?;
+        let doubt = context::check(config, traffic, options.clock, &mut self.asked)?;
         Ok(Prepared { plan, protocol, addresses, tls, judgement, connections, doubt })
     }
 

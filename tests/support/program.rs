@@ -11,6 +11,23 @@ pub(crate) fn phasor() -> Command {
     Command::new(env!("CARGO_BIN_EXE_phasor"))
 }
 
+/// The program on the config in `directory`; no tokenizer that happens to be on this machine joins in.
+fn command_in(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = phasor();
+    command
+        .current_dir(directory)
+        .env("HF_HUB_CACHE", directory.join("no-cache"))
+        .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
+        .args(arguments);
+    command
+}
+
+/// Puts a config into `directory`, where others may have been before, and runs the program on it.
+pub(crate) fn profile_in(directory: &Path, yaml: &str, arguments: &[&str]) -> Output {
+    std::fs::write(directory.join("config.yaml"), yaml).unwrap();
+    command_in(directory, arguments).output().unwrap()
+}
+
 /// A directory for one test, with its config in it.
 pub(crate) struct Run {
     pub(crate) directory: tempfile::TempDir,
@@ -29,15 +46,9 @@ impl Run {
         self
     }
 
-    /// The program; no tokenizer that happens to be on this machine joins in.
+    /// The program on the config.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = phasor();
-        command
-            .current_dir(self.directory.path())
-            .env("HF_HUB_CACHE", self.directory.path().join("no-cache"))
-            .args(["profile", "--config", "config.yaml", "--artifact-dir", "out", "--ui", "none"])
-            .args(arguments);
-        command
+        command_in(self.directory.path(), arguments)
     }
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
