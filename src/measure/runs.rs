@@ -98,7 +98,9 @@ mod tests {
         ) {
             let all: Vec<f64> = values.iter().flat_map(|(value, times)| vec![*value; *times]).collect();
             let mut at_once = Runs::with_capacity(all.len());
-            values.iter().for_each(|(value, times)| at_once.push(*value, *times));
+            for (value, times) in &values {
+                at_once.push(*value, *times);
+            }
             let mut runs = Runs::with_capacity(all.len());
             let room = runs.words.capacity();
             for (count, value) in all.iter().enumerate() {
@@ -118,7 +120,9 @@ mod tests {
     #[test]
     fn repeats_take_no_memory() {
         let mut runs = Runs::with_capacity(10_000);
-        (0..10_000).for_each(|_| runs.push(32.0, 1));
+        for _ in 0..10_000 {
+            runs.push(32.0, 1);
+        }
         assert_eq!((runs.words.len(), runs.len()), (1, 10_000));
         assert_eq!(runs.runs().collect::<Vec<_>>(), [(32.0, 10_000)]);
     }
